@@ -1,0 +1,388 @@
+"""Database.ask: the whole corridor on one page.
+
+text -> checked query -> price -> charge -> exact sum -> noise -> answer
+"""
+
+from __future__ import annotations
+
+import itertools
+import json
+import math
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, replace
+from fractions import Fraction
+from typing import TYPE_CHECKING, Any, overload
+
+from sulq.answer import Answer, Table
+from sulq.check import CheckedQuery, check
+from sulq.errors import MICRO, QueryNotAllowed, in_queries
+from sulq.expressions import parse, shorten
+from sulq.noise import Noise
+from sulq.partition import Axis
+from sulq.price import Price, Tariff, tariff_of
+from sulq.promise import Promise
+from sulq.query import Bins, Mean, Query, Rows
+from sulq.tree import literal
+from sulq.values import gridded
+
+if TYPE_CHECKING:
+    from sulq.engines.base import Engine
+    from sulq.ledger import Charge, Ledger
+    from sulq.opening import Guard
+
+DEFAULT_BINS = 20
+
+
+@dataclass(frozen=True, slots=True)
+class Budget:
+    """T, what is spent of it and what is left, in queries, for the rows that spent most."""
+
+    total: Fraction
+    spent: Fraction
+    remaining: Fraction
+
+    def __str__(self) -> str:
+        total, spent, left = (
+            in_queries(int(x * MICRO)) for x in (self.total, self.spent, self.remaining)
+        )
+        return f"{spent.split()[0]} of {total} spent, {left.split()[0]} left"
+
+
+class Database:
+    """A private table that answers questions, each paid for before a row is read."""
+
+    def __init__(
+        self,
+        engine: Engine,
+        promise: Promise,
+        ledger: Ledger,
+        noise: Noise,
+        guard: Guard,
+        *,
+        pricing: str = "geometry",
+        name: str = "",
+    ) -> None:
+        self._engine = engine
+        self._ledger = ledger
+        self._noise = noise
+        self._guard = guard  # says whether the rows are still those the ledger began with
+        self.promise = promise
+        self.pricing = pricing
+        self.schema = engine.schema
+        self.name = name
+
+    # --- the corridor -------------------------------------------------------------------
+
+    @overload
+    def ask(self, query: Query, *, request_id: str | None = None) -> Answer: ...
+    @overload
+    def ask(self, query: Sequence[Query], *, request_id: str | None = None) -> list[Answer]: ...
+    def ask(
+        self, query: Query | Sequence[Query], *, request_id: str | None = None
+    ) -> Answer | list[Answer]:
+        """Ask one query, or a list of them as one batch: one charge, one scan.
+
+        A question asked before returns its stored answer, free. A repeated `request_id` never
+        pays twice or gets a second answer.
+        """
+        if isinstance(query, Query):
+            return self._ask([query], request_id)[0]
+        if isinstance(query, str) or not isinstance(query, Iterable):
+            raise QueryNotAllowed(f"{shorten(repr(query))}: want a sulq.Query or a list of them.")
+        return self._ask(list(query), request_id)
+
+    def _ask(self, queries: list[Query], request_id: str | None) -> list[Answer]:
+        checked = [self._check(q) for q in queries]
+        tariffs = [self._tariff(c) for c in checked]
+        charges, stored = self._charge(checked, tariffs, request_id)  # durable from here on
+        pairs = list(zip(checked, tariffs, strict=True))
+        missing = {c.text: (c, t) for c, t in pairs if stored[c.text] is None}
+        if missing:
+            exact = self._engine.sums([c for c, _ in missing.values()])
+            noisy = {
+                text: json.dumps({"sums": self._add_noise(c, t, m)})
+                for (text, (c, t)), m in zip(missing.items(), exact, strict=True)
+            }
+            kept = self._ledger.record([(charges[text].number, a) for text, a in noisy.items()])
+            stored |= dict(zip(noisy, kept, strict=True))  # the first answer recorded wins
+        _, _, remaining = self._ledger.budget()
+        return [self._answer(c, t, json.loads(stored[c.text] or ""), remaining) for c, t in pairs]
+
+    def _check(self, query: Query) -> CheckedQuery:
+        return check(query, self.schema, self.promise.noise, self.promise.guarantee)
+
+    def _tariff(self, checked: CheckedQuery) -> Tariff:
+        return tariff_of(checked, self.promise, self.pricing)
+
+    def _charge(
+        self, checked: list[CheckedQuery], tariffs: list[Tariff], request_id: str | None
+    ) -> tuple[dict[str, Charge], dict[str, str | None]]:
+        """Pay for what is not paid yet; give the charges and the answers already stored."""
+        from sulq.ledger import Request
+
+        self._guard.check()
+        requests = [
+            Request(c.text, t.price.micro, c.ledger_cells, _numbered(request_id, i, len(checked)))
+            for i, (c, t) in enumerate(zip(checked, tariffs, strict=True))
+        ]
+        found = {c.text: self._ledger.find(c.text) for c in checked}
+        stored = {text: known[1] if known else None for text, known in found.items()}
+        if request_id is None and all(found.values()):
+            return {text: known[0] for text, known in found.items() if known}, stored
+        charges = self._ledger.charge(requests)
+        return {c.query: c for c in charges}, stored
+
+    def _add_noise(
+        self, query: CheckedQuery, tariff: Tariff, exact: list[list[int]]
+    ) -> list[list[int]]:
+        """Integers plus integers, once, on the grid the price was set for."""
+        if query.mix is not None:
+            exact = [[dot(m, row) for m in query.mix] for row in exact]
+        columns = [self._noise.draw(law, len(exact)) for law in tariff.laws]
+        noise = zip(*columns, strict=True)
+        return [
+            [x * m + e for x, m, e in zip(row, tariff.multiples, drawn, strict=True)]
+            for row, drawn in zip(exact, noise, strict=True)
+        ]
+
+    def _answer(
+        self, query: CheckedQuery, tariff: Tariff, body: dict[str, Any], remaining: int
+    ) -> Answer:
+        exact = tuple(
+            tuple(x * step for x, step in zip(row, tariff.steps, strict=True))
+            for row in body["sums"]
+        )
+        stds = tuple(law.std * float(s) for law, s in zip(tariff.laws, tariff.steps, strict=True))
+        first = tariff.laws[0]
+        return Answer(
+            exact, (stds,) * len(exact), cell_labels(query.axes),
+            tuple(r.name for r in query.releases), tariff.price, remaining,
+            lambda level: first.half_width(level) / first.std if first.std else 0.0,
+        )  # fmt: skip
+
+    # --- common questions ---------------------------------------------------------------
+
+    def count(
+        self, where: str | None = None, *, rows: Rows | None = None, error: Any = None
+    ) -> Answer:
+        """How many rows satisfy the predicate."""
+        return self.ask(Query(("1",), where=where, rows=rows, error=error))
+
+    def sum(
+        self, expression: str, where: str | None = None, *, rows: Rows | None = None,
+        error: Any = None,
+    ) -> Answer:  # fmt: skip
+        """The sum of an expression, in its own units; missing values are skipped."""
+        return self.ask(Query((_one(expression),), where=where, rows=rows, error=error))
+
+    def mean(
+        self, expression: str, where: str | None = None, *, rows: Rows | None = None,
+        error: Any = None,
+    ) -> Answer:  # fmt: skip
+        """The mean of an expression over the rows where it is known."""
+        query, public = self._mean_query(expression, where, rows, error)
+        return self._public_mean(query) if public else self._private_mean(query, expression)
+
+    def _mean_query(
+        self, expression: str, where: str | None, rows: Rows | None, error: Any
+    ) -> tuple[Query, bool]:
+        """A mean over public rows is a sum over a known n; otherwise n is asked for too."""
+        node = parse(_one(expression), self.schema)
+        plain = Query((expression,), where=where, rows=rows)
+        checked = self._check(plain)
+        if checked.where is None and not node.nullable and node.low != node.high:
+            if error is None:
+                return plain, True
+            if not checked.everyone:
+                raise QueryNotAllowed(
+                    "error: for a mean over some of the rows, ask db.sum(..., error=) and divide."
+                )
+            total = Query((expression,), error=error)
+            assert total.error is not None
+            return replace(total, error=total.error * max(self._engine.rows, 1)), True
+        if error is not None:
+            raise QueryNotAllowed(
+                "error: how exact a mean over private rows will be depends on how many there are, "
+                "which is itself private. Leave error out, or ask db.sum and db.count with error=."
+            )
+        return Query(Mean(expression), where=where, rows=rows), False
+
+    def _public_count(self, checked: CheckedQuery) -> int:
+        """How many rows S has. S is public, so this is no answer that anyone pays for."""
+        if checked.everyone:
+            return self._engine.rows
+        one = (gridded(literal(1)),)
+        counting = replace(checked, axes=(), values=one, mix=None, where=None)
+        return self._engine.sums([counting])[0][0][0]
+
+    def _public_mean(self, query: Query) -> Answer:
+        answer = self.ask(query)  # paid before a row is read, and before S is counted
+        n = self._public_count(self._check(query))
+        if n == 0:
+            raise QueryNotAllowed("rows=: no row is in this public set, so it has no mean.")
+        return _scaled(answer, Fraction(1, n))
+
+    def _private_mean(self, query: Query, expression: str) -> Answer:
+        """mid + (sum about mid) / count, with the noise of both carried over."""
+        answer = self.ask(query)
+        node = parse(expression, self.schema)
+        low, high = Fraction(node.low), Fraction(node.high)
+        count, total = answer.exact[0]
+        count_std, total_std = answer.stds[0]
+        base = low if self.promise.noise in ("binomial", "stitched") else (low + high) / 2
+        n = max(count, Fraction(1))
+        ratio = total / n
+        value = min(max(base + ratio, low), high)
+        std = math.hypot(total_std, float(ratio) * count_std) / float(n)
+        small = float(count) < 4 * count_std
+        return Answer(
+            ((value,),), ((std,),), ("all",), (f"mean({expression})",), answer.price,
+            answer.remaining, answer.spread, "too few rows for the noise" if small else "",
+        )  # fmt: skip
+
+    def histogram(
+        self, column: str, bins: int | Sequence[Any] | None = None, where: str | None = None, *,
+        rows: Rows | None = None, error: Any = None,
+    ) -> Table:  # fmt: skip
+        """Counts by a column's declared values, or by bins of its declared range."""
+        by = self._histogram_axis(column, bins)
+        answer = self.ask(Query(("1",), by=by, where=where, rows=rows, error=error))
+        return answer.table((column,), ("count",))
+
+    def crosstab(
+        self, columns: Sequence[str], where: str | None = None, *, rows: Rows | None = None,
+        error: Any = None,
+    ) -> Table:  # fmt: skip
+        """Counts by every combination of several columns' values."""
+        if isinstance(columns, str) or len(columns) < 1:
+            raise QueryNotAllowed(f"columns={columns!r}: want a list such as ['sex', 'region'].")
+        by = tuple(self._histogram_axis(c, None) for c in columns)
+        answer = self.ask(Query(("1",), by=by, where=where, rows=rows, error=error))
+        return answer.table(tuple(columns), ("count",))
+
+    def _histogram_axis(self, column: str, bins: int | Sequence[Any] | None) -> str | Bins:
+        declared = self.schema.get(column)
+        if bins is None:
+            few = declared is not None and declared.type == "integer" and declared.bounded
+            wide = few and declared.high - declared.low >= 2 * DEFAULT_BINS  # type: ignore[union-attr]
+            number = declared is not None and declared.type in ("number", "date")
+            if declared is None or declared.bins is not None or not (wide or number):
+                return column
+            bins = DEFAULT_BINS
+        if isinstance(bins, int) and not isinstance(bins, bool):
+            return Bins(column, self._equal_bins(column, bins))
+        if isinstance(bins, str | bool) or not isinstance(bins, Sequence):
+            raise QueryNotAllowed(f"bins={bins!r}: want a number of bins or a list of edges.")
+        return Bins(column, tuple(bins))
+
+    def _equal_bins(self, column: str, count: int) -> tuple[Any, ...]:
+        declared = self.schema.get(column)
+        if declared is None or not declared.bounded:
+            raise QueryNotAllowed(
+                f"bins of {column!r}: its range is not declared. Give edges: bins=[0, 10, 20]."
+            )
+        if not 1 <= count <= 10_000:
+            raise QueryNotAllowed(f"bins={count}, want 1 to 10,000.")
+        low, high = declared.low, declared.high
+        if declared.type == "date":
+            days = [low.toordinal() + (high - low).days * i // count for i in range(count + 1)]
+            return tuple(type(low).fromordinal(d) for d in dict.fromkeys(days))
+        if declared.type == "integer":  # whole edges, so that every bin has whole values
+            edges = [low + (high + 1 - low) * i // count for i in range(count)]
+            return tuple(dict.fromkeys([*edges, high]))
+        return (*(low + (high - low) * i / count for i in range(count)), high)
+
+    # --- looking without paying ---------------------------------------------------------
+
+    def price(self, query: Query | Sequence[Query] | str) -> Price:
+        """What a question would cost. Nothing is spent, no row is read."""
+        if isinstance(query, str):
+            raise QueryNotAllowed(
+                "price of SQL: not in this version. Give a sulq.Query, such as "
+                "sulq.Query(values=['1'], where='smoker')."
+            )
+        queries = [query] if isinstance(query, Query) else list(query)
+        distinct = {c.text: c for c in (self._check(q) for q in queries)}
+        return sum((self._tariff(c).price for c in distinct.values()), Price(0))
+
+    @property
+    def budget(self) -> Budget:
+        """T, spent and remaining, in queries."""
+        return Budget(*(Fraction(x, MICRO) for x in self._ledger.budget()))
+
+    def budget_by_cell(self) -> list[dict[str, Any]]:
+        """The budget of each combination of public values, in queries."""
+        total, _, _ = self._ledger.budget()
+        spent, everyone = self._ledger.spent_by_cell(), self._ledger.base()
+        out = []
+        for i, cell in enumerate(self.schema.cells):
+            names = {c.name: v for c, v in zip(self.schema.cell_columns, cell, strict=True)}
+            used = spent.get(i, everyone)
+            out.append(
+                names | {"spent": Fraction(used, MICRO), "remaining": Fraction(total - used, MICRO)}
+            )
+        return out
+
+    def history(self) -> list[Charge]:
+        """Every charge ever made, oldest first."""
+        return self._ledger.history()
+
+    @property
+    def columns(self) -> list[str]:
+        """The declared columns."""
+        return self.schema.names
+
+    @property
+    def rows(self) -> int:
+        """n, which is public."""
+        return self._engine.rows
+
+    def verify(self) -> int:
+        """Walk the ledger's chain and give the number of entries; raises if it is broken."""
+        return self._ledger.verify()
+
+    def close(self) -> None:
+        """Let go of the source and the ledger."""
+        self._engine.close()
+        self._ledger.close()
+
+    def __enter__(self) -> Database:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def __repr__(self) -> str:
+        return f"<sulq.Database {self.name!r}: {self.rows:,} rows, {self.budget}>"
+
+
+def dot(a: Sequence[int], b: Sequence[int]) -> int:
+    """The inner product, in whole numbers."""
+    return sum(x * y for x, y in zip(a, b, strict=True))
+
+
+def cell_labels(axes: tuple[Axis, ...]) -> tuple[Any, ...]:
+    """Each cell's name: a label, a tuple of them for several axes, 'all' without any."""
+    if not axes:
+        return ("all",)
+    if len(axes) == 1:
+        return axes[0].labels
+    return tuple(itertools.product(*(a.labels for a in axes)))
+
+
+def _numbered(request_id: str | None, i: int, count: int) -> str | None:
+    return request_id if request_id is None or count == 1 else f"{request_id}#{i}"
+
+
+def _one(expression: Any) -> str:
+    if not isinstance(expression, str):
+        raise QueryNotAllowed(f"{expression!r}: want a SQL expression as text, such as 'income'.")
+    return expression
+
+
+def _scaled(answer: Answer, factor: Fraction) -> Answer:
+    return replace(
+        answer,
+        exact=tuple(tuple(x * factor for x in row) for row in answer.exact),
+        stds=tuple(tuple(s * float(factor) for s in row) for row in answer.stds),
+    )

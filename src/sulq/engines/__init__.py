@@ -1,0 +1,1 @@
+"""Where the private rows live. An engine gives exact integers and nothing else."""

@@ -1,0 +1,37 @@
+"""The numpy engine: the definition of what is right, one table in memory."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import pyarrow as pa
+
+from sulq.check import CheckedQuery
+from sulq.engines.base import Matrix
+from sulq.kernel import Batch, add_batch, rows_at_most
+from sulq.kernel import Matrix as Gathered
+from sulq.schema import Schema
+
+
+class ReferenceEngine:
+    """Sums over an Arrow table with nothing but the kernel."""
+
+    def __init__(self, table: pa.Table, schema: Schema) -> None:
+        self.table = table
+        self.schema = schema
+        self.rows = table.num_rows
+
+    def sums(self, queries: Sequence[CheckedQuery]) -> list[Matrix]:
+        """The exact cells x values of every query."""
+        gathered = [Gathered(q.shape) for q in queries]
+        step = rows_at_most(len(self.schema.columns))
+        for start in range(0, self.rows, step):
+            part = self.table.slice(start, step)
+            columns = {name: part.column(name) for name in part.column_names}
+            batch = Batch(columns, part.num_rows, self.schema)
+            for query, matrix in zip(queries, gathered, strict=True):
+                add_batch(query, batch, matrix)
+        return [m.rows() for m in gathered]
+
+    def close(self) -> None:
+        """Nothing is held."""

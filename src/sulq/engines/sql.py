@@ -1,0 +1,293 @@
+"""Our tree -> SQL text. Written from the tree, never from what an analyst typed."""
+
+from __future__ import annotations
+
+import datetime
+from collections.abc import Callable
+from typing import Any
+
+from sulq.check import CheckedQuery
+from sulq.errors import QueryNotAllowed
+from sulq.partition import PRIME, Axis
+from sulq.schema import LARGEST, Column, Schema
+from sulq.tree import MAX_LENGTH, Node
+from sulq.values import Value
+
+MAX_SQL = 200_000  # characters of one expression
+CAPITALS, SMALL = "ABCDEFGHIJKLMNOPQRSTUVWXYZ", "abcdefghijklmnopqrstuvwxyz"
+TYPES = {"boolean": "BOOLEAN", "integer": "BIGINT", "number": "DOUBLE", "text": "VARCHAR",
+         "date": "DATE", "null": "BIGINT"}  # fmt: skip
+
+
+def quote(name: str) -> str:
+    """An identifier."""
+    return '"' + name.replace('"', '""') + '"'
+
+
+def text(value: str) -> str:
+    """A text constant."""
+    return "'" + value.replace("'", "''") + "'"
+
+
+class Writer:
+    """Writes SQL for one schema over one table; DuckDB's spelling."""
+
+    def __init__(self, schema: Schema, physical: dict[str, str]) -> None:
+        self.schema = schema
+        self.physical = physical  # declared column -> the source's type
+        self._done: dict[str, str] = {}
+
+    def node(self, node: Node) -> str:
+        """A row function."""
+        if node.op == "literal":
+            return self.literal(node)
+        if node.text not in self._done:
+            if node.op == "column":
+                written = self.read(self.schema[node.value])
+            else:
+                written = SPELLING[node.op](node, *(self.node(a) for a in node.args))
+            if len(written) > MAX_SQL:
+                raise QueryNotAllowed("the expression is too deeply nested; split it.")
+            self._done[node.text] = written
+        return self._done[node.text]
+
+    def literal(self, node: Node) -> str:
+        """A constant, with its type."""
+        value = node.value
+        if value is None:
+            return f"CAST(NULL AS {TYPES[node.type]})"
+        if isinstance(value, bool):
+            return "TRUE" if value else "FALSE"
+        if isinstance(value, int):
+            return f"CAST({value} AS BIGINT)"
+        if isinstance(value, float):
+            return f"CAST('{value!r}' AS DOUBLE)"
+        if isinstance(value, datetime.date):
+            return f"DATE '{value.isoformat()}'"
+        return text(value)
+
+    def read(self, c: Column) -> str:
+        """A column as declared: clamped to its range, undeclared and NaN missing."""
+        name = quote(c.name)
+        if c.type == "boolean":
+            if self.physical[c.name] != "BOOLEAN":
+                name = f"CASE WHEN {name} = 1 THEN TRUE WHEN {name} = 0 THEN FALSE END"
+            return name if c.nullable else f"COALESCE({name}, FALSE)"
+        if c.type == "category":
+            return self._category(c, name)
+        if c.type == "text":
+            return name
+        if c.type == "number":
+            return self._number(c, name)
+        if c.type == "date":
+            return self._date(c, name)
+        return self._integer(c, name)
+
+    def _category(self, c: Column, name: str) -> str:
+        values = c.values or ()
+        if isinstance(values[0], str):
+            listed = ", ".join(text(v) for v in values)
+            if self.physical[c.name].startswith("ENUM"):
+                name = f"CAST({name} AS VARCHAR)"
+            return f"CASE WHEN {name} IN ({listed}) THEN {name} END"
+        listed = ", ".join(str(v) for v in values)
+        return f"CASE WHEN {name} IN ({listed}) THEN CAST({name} AS BIGINT) END"
+
+    def _integer(self, c: Column, name: str) -> str:
+        low, high = (c.low, c.high) if c.bounded else (-LARGEST, LARGEST)
+        whole = f"CAST({name} AS BIGINT)"
+        if self.physical[c.name] in ("FLOAT", "DOUBLE"):  # whole numbers kept as floats
+            known = f"CASE WHEN NOT isnan({name}) THEN {name} END"
+            name, whole = f"({known})", f"CAST(round({name}) AS BIGINT)"
+        missing = low if c.bounded and not c.nullable else "NULL"
+        return (
+            f"CASE WHEN {name} BETWEEN {low} AND {high} THEN {whole} "
+            f"WHEN {name} > {high} THEN CAST({high} AS BIGINT) "
+            f"WHEN {name} < {low} THEN CAST({low} AS BIGINT) "
+            f"ELSE CAST({missing} AS BIGINT) END"
+        )
+
+    def _number(self, c: Column, name: str) -> str:
+        if self.physical[c.name] != "DOUBLE":
+            name = f"CAST({name} AS DOUBLE)"
+        if not c.bounded:
+            return f"CASE WHEN NOT isnan({name}) THEN {name} END"
+        low, high = (f"CAST('{end!r}' AS DOUBLE)" for end in (float(c.low), float(c.high)))
+        missing = "CAST(NULL AS DOUBLE)" if c.nullable else low
+        # NaN is above everything in DuckDB and PostgreSQL; NULL fails every test.
+        return (
+            f"CASE WHEN {name} >= {low} AND {name} <= {high} THEN {name} "
+            f"WHEN {name} > {high} AND NOT isnan({name}) THEN {high} "
+            f"WHEN {name} < {low} THEN {low} ELSE {missing} END"
+        )
+
+    def _date(self, c: Column, name: str) -> str:
+        if self.physical[c.name] != "DATE":
+            name = f"CAST({name} AS DATE)"
+        low = f"DATE '{(c.low or datetime.date.min).isoformat()}'"
+        high = f"DATE '{(c.high or datetime.date.max).isoformat()}'"
+        if not c.bounded:
+            return f"CASE WHEN {name} BETWEEN {low} AND {high} THEN {name} END"
+        missing = "CAST(NULL AS DATE)" if c.nullable else low
+        return (
+            f"CASE WHEN {name} BETWEEN {low} AND {high} THEN {name} WHEN {name} > {high} "
+            f"THEN {high} WHEN {name} < {low} THEN {low} ELSE {missing} END"
+        )
+
+    # --- whole queries ------------------------------------------------------------------
+
+    def member(self, query: CheckedQuery) -> str:
+        """Who is in S and satisfies the private predicate; empty for everybody."""
+        parts = [self.node(n) for n in (query.rows, query.where) if n is not None]
+        if query.sample is not None:
+            a, b, threshold = query.sample
+            parts.append(f"{self.hashed(a, b)} < {threshold}")
+        return " AND ".join(f"({p})" for p in parts)
+
+    def key_number(self) -> str:
+        """The key mod 2^31 - 1; text by the first 7 hex digits of its md5; missing is 0."""
+        key = self.schema.key
+        assert key is not None
+        name = quote(key.name)
+        if key.type == "text":
+            return f"COALESCE(CAST('0x' || substr(md5({name}), 1, 7) AS BIGINT), 0)"
+        return f"COALESCE(CAST((({name} % {PRIME}) + {PRIME}) % {PRIME} AS BIGINT), 0)"
+
+    def hashed(self, a: int, b: int) -> str:
+        """(a*k + b) mod (2^31 - 1)."""
+        return f"((CAST({a} AS BIGINT) * {self.key_number()} + {b}) % {PRIME})"
+
+    def axis(self, axis: Axis) -> str:
+        """What to group by: the value itself, or the number of its cell."""
+        if axis.kind == "expression":
+            assert axis.node is not None
+            return self.node(axis.node)
+        if axis.kind == "bins":
+            return self._bins(axis)
+        if axis.kind == "blocks":
+            a, b, count = axis.detail
+            return f"({self.hashed(a, b)} % {count})"
+        assert axis.kind == "leaf"
+        tests = " ".join(
+            f"WHEN {self.node(path)} THEN {i}" for i, path in enumerate(axis.detail) if path
+        )
+        return f"CASE {tests} ELSE 0 END" if tests else "0"
+
+    def _bins(self, axis: Axis) -> str:
+        """A balanced tree of comparisons: log2 of the bins deep."""
+        node = axis.node
+        assert node is not None
+        x = self.node(node)
+        if node.type == "date":
+            x = f"CAST(({x}) - DATE '1970-01-01' AS BIGINT)"
+        edges = [f"CAST('{e!r}' AS DOUBLE)" for e in axis.detail]
+        other = len(edges) - 1
+
+        def pick(first: int, last: int) -> str:
+            if first == last:
+                return str(first)
+            middle = (first + last + 1) // 2
+            below, above = pick(first, middle - 1), pick(middle, last)
+            return f"CASE WHEN ({x}) < {edges[middle]} THEN {below} ELSE {above} END"
+
+        inside = pick(0, other - 1)
+        written = (
+            f"CASE WHEN ({x}) >= {edges[0]} AND ({x}) <= {edges[-1]} THEN {inside} ELSE {other} END"
+        )
+        if len(written) > 20 * MAX_SQL:
+            raise QueryNotAllowed("bins of so long an expression are too many; ask for fewer.")
+        return written
+
+    def value(self, value: Value) -> str:
+        """A contribution as an integer on its grid, clamped last; NULL contributes nothing."""
+        x = self.node(value.node)
+        if value.node.type == "boolean":
+            return f"CAST({x} AS BIGINT)"
+        if value.node.type == "integer":
+            if value.node.op in ("column", "literal"):
+                return x
+            return (
+                f"CASE WHEN ({x}) < {value.low} THEN {value.low} WHEN ({x}) > {value.high} "
+                f"THEN {value.high} ELSE ({x}) END"
+            )
+        factor = 2.0**value.scale
+        low, high = (f"CAST('{end / factor!r}' AS DOUBLE)" for end in (value.low, value.high))
+        steps = f"CAST(floor(({x}) * CAST('{factor!r}' AS DOUBLE) + 0.5) AS BIGINT)"
+        return (
+            f"CASE WHEN ({x}) <= {low} THEN {value.low} WHEN ({x}) >= {high} THEN {value.high} "
+            f"ELSE {steps} END"
+        )
+
+
+def _infix(sign: str) -> Callable[..., str]:
+    return lambda node, *args: "(" + f" {sign} ".join(args) + ")"
+
+
+def _prefix(name: str) -> Callable[..., str]:
+    return lambda node, *args: f"{name}({', '.join(args)})"
+
+
+def _whole(name: str) -> Callable[..., str]:
+    """Rounding: a BIGINT where the node is whole."""
+
+    def spell(node: Node, a: str) -> str:
+        return f"CAST({name}({a}) AS BIGINT)" if node.type == "integer" else f"{name}({a})"
+
+    return spell
+
+
+def _case(node: Node, *args: str) -> str:
+    tests = " ".join(f"WHEN {c} THEN {r}" for c, r in zip(args[:-1:2], args[1:-1:2], strict=True))
+    return f"(CASE {tests} ELSE {args[-1]} END)"
+
+
+def _sqrt(node: Node, a: str) -> str:
+    if node.args[0].low >= 0:
+        return f"sqrt({a})"
+    return f"sqrt(CASE WHEN {a} >= 0 THEN {a} END)"
+
+
+def _length(node: Node, a: str) -> str:
+    return (
+        f"CAST(CASE WHEN length({a}) > {MAX_LENGTH} THEN {MAX_LENGTH} ELSE length({a}) END "
+        "AS BIGINT)"
+    )
+
+
+SPELLING: dict[str, Callable[..., Any]] = {
+    "add": _infix("+"),
+    "sub": _infix("-"),
+    "mul": _infix("*"),
+    "div": lambda node, a, b: f"({a} / nullif({b}, 0))",
+    "mod": lambda node, a, b: f"({a} % nullif({b}, 0))",
+    "neg": lambda node, a: f"(-({a}))",
+    "abs": _prefix("abs"),
+    "sign": lambda node, a: f"CAST(sign({a}) AS BIGINT)",
+    "floor": _whole("floor"),
+    "ceil": _whole("ceil"),
+    "round": _whole("round"),
+    "sqrt": _sqrt,
+    "least": _prefix("least"),
+    "greatest": _prefix("greatest"),
+    "to_integer": lambda node, a: f"CAST({a} AS BIGINT)",
+    "to_number": lambda node, a: f"CAST({a} AS DOUBLE)",
+    "eq": _infix("="),
+    "ne": _infix("<>"),
+    "lt": _infix("<"),
+    "le": _infix("<="),
+    "is_null": lambda node, a: f"({a} IS NULL)",
+    "and": _infix("AND"),
+    "or": _infix("OR"),
+    "not": lambda node, a: f"(NOT {a})",
+    "xor": _infix("<>"),
+    "in": lambda node, a, *items: f"({a} IN ({', '.join(items)}))",
+    "like": lambda node, a, pattern: f"({a} LIKE {pattern})",
+    "case": _case,
+    "coalesce": _prefix("coalesce"),
+    "length": _length,
+    "lower": lambda node, a: f"translate({a}, '{CAPITALS}', '{SMALL}')",
+    "upper": lambda node, a: f"translate({a}, '{SMALL}', '{CAPITALS}')",
+    "part": lambda node, a: f"CAST(date_part('{node.value}', {a}) AS BIGINT)",
+    "days": lambda node, a, b: f"CAST({a} - {b} AS BIGINT)",
+    "shift": lambda node, a, b: f"({a} + CAST({b} AS INTEGER))",
+}

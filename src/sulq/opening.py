@@ -1,0 +1,227 @@
+"""sulq.open: source + schema + promise + ledger -> Database."""
+
+from __future__ import annotations
+
+import os
+import warnings
+from collections.abc import Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from sulq.database import Database
+from sulq.errors import PromiseError, Refused, SchemaError, SourceChanged
+from sulq.noise import SystemNoise
+from sulq.price import PRICINGS
+from sulq.promise import Promise
+from sulq.schema import Schema
+from sulq.sources import Source, open_source
+
+if TYPE_CHECKING:
+    from sulq.engines.base import Engine
+    from sulq.ledger import Ledger
+    from sulq.seal import Seal
+
+MEMORY = ":memory:"
+
+
+class Guard:
+    """Watches that the rows stay those the ledger began with."""
+
+    def __init__(self, source: Source, seal: Seal | None) -> None:
+        self._path = source.path
+        self._seal = seal
+        self._version = self._look()
+        self._fingerprint = seal.fingerprint(self._place(source)) if seal else None
+
+    @staticmethod
+    def _place(source: Source) -> Any:
+        return source.path if source.path is not None else source.frame
+
+    def _look(self) -> tuple[int, ...] | None:
+        if self._path is None:
+            return None
+        found = os.stat(self._path)
+        return found.st_dev, found.st_ino, found.st_size, found.st_mtime_ns, found.st_ctime_ns
+
+    @property
+    def fingerprint(self) -> str | None:
+        """The keyed fingerprint of the rows; None for a ledger in memory."""
+        return self._fingerprint
+
+    def check(self) -> None:
+        """Raise if the file is no longer what it was."""
+        try:
+            version = self._look()
+            if version == self._version:
+                return
+            same = (
+                self._seal is not None and self._seal.fingerprint(self._path) == self._fingerprint
+            )
+        except FileNotFoundError:
+            same = False
+        if not same:
+            raise changed(self._path)
+        self._version = version
+
+
+def changed(path: Path | None) -> SourceChanged:
+    """The one message for rows that are not the ledger's."""
+    name = path.name if path else "the source"
+    return SourceChanged(
+        f"{name!r} is not the data its ledger began with. Nothing was charged.\n"
+        "Restore the file, or run `sulq refresh` to go on with the new rows: it is logged, and "
+        "what was spent stays spent."
+    )
+
+
+def open(
+    source: Any,
+    schema: Schema | str | Path | Mapping[str, Any] | None = None,
+    *,
+    epsilon: float | None = None,
+    delta: float = 1e-6,
+    queries: int | None = None,
+    noise: str = "gaussian",
+    guarantee: str = "beliefs",
+    pricing: str = "geometry",
+    ledger: str | Path | None = None,
+    engine: str | None = None,
+    table: str | None = None,
+    name: str | None = None,
+) -> Database:
+    """Open a private table under a promise.
+
+    `source` is a Parquet, CSV or DuckDB path, a pandas, Polars or Arrow frame, or a 2-D numpy
+    array; `schema` a TOML path, a dict or a sulq.Schema. epsilon, delta and queries (T, the
+    number of queries in the table's whole life) state the promise; they are fixed when its
+    ledger begins. `ledger` is a path, or ":memory:" for a trial without a lifetime promise.
+    """
+    promise = _promise(epsilon, delta, queries, noise, guarantee)
+    if pricing not in PRICINGS:
+        raise PromiseError(f"pricing={pricing!r}, want one of {', '.join(PRICINGS)}.")
+    found = open_source(source, table, name)
+    declared = _declared(schema, source)
+    running = _engine(found, declared, engine)
+    where = str(ledger) if ledger is not None else found.ledger
+    book, guard = _ledger(where, found, running, promise, pricing)
+    return Database(running, promise, book, SystemNoise(), guard, pricing=pricing, name=found.name)
+
+
+def _promise(
+    epsilon: float | None, delta: float, queries: int | None, noise: str, guarantee: str
+) -> Promise:
+    if epsilon is None or queries is None:
+        raise PromiseError(
+            "state the promise: epsilon=..., queries=... (and delta=1e-6 unless given). "
+            "`sulq plan --rows N` shows what each choice costs."
+        )
+    return Promise(epsilon, delta, queries, noise, guarantee)
+
+
+def _declared(schema: Any, source: Any) -> Schema | None:
+    if schema is not None:
+        return Schema.load(schema)
+    if hasattr(source, "ndim") and hasattr(source, "dtype"):
+        return None  # a bare array: x0, x1, ... in [0, 1]
+    raise SchemaError(
+        "schema: declare the columns, as a TOML path, a dict or a sulq.Schema. "
+        "`sulq schema draft FILE` writes a first draft."
+    )
+
+
+def _engine(source: Source, schema: Schema | None, engine: str | None) -> Engine:
+    if engine not in (None, "duckdb", "reference"):
+        raise SchemaError(f"engine={engine!r}, want 'duckdb' or 'reference'.")
+    from sulq.engines.duckdb import DuckDBEngine
+    from sulq.progress import show
+
+    running = DuckDBEngine(source, schema, show("scanning"))
+    if engine == "reference":
+        from sulq.engines.reference import ReferenceEngine
+
+        return ReferenceEngine(running.arrow(), running.schema)
+    return running
+
+
+def _ledger(
+    where: str, source: Source, engine: Engine, promise: Promise, pricing: str
+) -> tuple[Ledger, Guard]:
+    """Open or begin the ledger; the same data under another name is recognised."""
+    from sulq.ledger import Ledger
+    from sulq.seal import Seal
+
+    terms = terms_of(engine, promise, pricing)
+    facts: dict[str, Any] = {
+        "terms": terms,
+        "cells": engine.schema.cell_count,
+        "total": promise.queries * 1_000_000,
+        "name": source.name,
+    }
+    if where == MEMORY:
+        warnings.warn(
+            "the ledger is in memory: spending is forgotten when the program ends, so this makes "
+            "no lifetime promise. Give ledger='people.ledger' to keep it.",
+            stacklevel=4,
+        )
+        return Ledger.open(MEMORY, **facts), Guard(source, None)
+    path = Path(where)
+    if not path.parent.is_dir():
+        raise Refused(f"ledger={where!r}: the folder {str(path.parent)!r} does not exist.")
+    seal = Seal.open(path)
+    guard = Guard(source, seal)
+    assert guard.fingerprint is not None
+    other = seal.known(guard.fingerprint)
+    if other is not None:
+        raise Refused(
+            f"these rows already have a ledger in this folder, {other!r}. Nothing was charged.\n"
+            f"Continue it with ledger={other!r}, so that what was spent stays spent."
+        )
+    before = seal.current()
+    if before is not None and path.exists() and before != guard.fingerprint:
+        raise changed(source.path)
+    book = Ledger.open(path, seal=seal, **facts)
+    seal.remember(guard.fingerprint)
+    return book, guard
+
+
+def refresh(
+    source: Any,
+    schema: Schema | str | Path | Mapping[str, Any] | None = None,
+    *,
+    ledger: str | Path | None = None,
+    table: str | None = None,
+    name: str | None = None,
+    reason: str = "",
+) -> Database:
+    """Go on with changed rows or a changed schema: logged, the same promise and spending.
+
+    The public columns and their values must stay, since spending is kept by them.
+    """
+    from sulq.ledger import Ledger
+    from sulq.seal import Seal
+
+    found = open_source(source, table, name)
+    where = Path(str(ledger) if ledger is not None else found.ledger)
+    seal = Seal.open(where)
+    book = Ledger.reopen(where, seal=seal)
+    declared = Schema.load(schema if schema is not None else book.terms["schema"])
+    running = _engine(found, declared, None)
+    guard = Guard(found, seal)
+    recorded = dict(book.terms["promise"])
+    pricing = recorded.pop("pricing")
+    promise = Promise.from_json(recorded)
+    book.renew(
+        terms_of(running, promise, pricing), {"reason": reason}, cells=running.schema.cell_count
+    )
+    assert guard.fingerprint is not None
+    seal.remember(guard.fingerprint)
+    return Database(running, promise, book, SystemNoise(), guard, pricing=pricing, name=found.name)
+
+
+def terms_of(engine: Engine, promise: Promise, pricing: str) -> dict[str, Any]:
+    """What the ledger writes down when it begins: the promise and the declarations."""
+    return {
+        "promise": {**promise.to_json(), "pricing": pricing},
+        "schema": engine.schema.to_json(),
+        "rows": engine.rows,
+    }

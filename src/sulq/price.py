@@ -1,0 +1,127 @@
+"""CheckedQuery -> Price, and the noise each released number will carry.
+
+The currency is the paper's: one query is one sum of a function into [0, 1] with variance R.
+A vector answer costs the size of what one row can change, measured as its noise kind wants:
+squared L2 for gaussian, L1 for laplace, coordinates for binomial and stitched. Prices are
+whole micro-queries, rounded up, and never depend on the rows.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from fractions import Fraction
+
+from sulq.check import CheckedQuery
+from sulq.errors import MICRO, in_queries
+from sulq.noise import Law
+from sulq.promise import FEWEST_STEPS, Promise
+from sulq.values import Geometry
+
+PRICINGS = ("geometry", "paper")
+
+
+@dataclass(frozen=True, slots=True)
+class Price:
+    """What a question costs, known before it is asked."""
+
+    micro: int
+    half_widths: tuple[float, ...] = ()  # 95%, of each released number, in its own units
+
+    @property
+    def queries(self) -> Fraction:
+        """The price in queries, exactly."""
+        return Fraction(self.micro, MICRO)
+
+    def __add__(self, other: Price) -> Price:
+        return Price(self.micro + other.micro, self.half_widths + other.half_widths)
+
+    def __float__(self) -> float:
+        return float(self.queries)
+
+    def __str__(self) -> str:
+        return in_queries(self.micro)
+
+
+@dataclass(frozen=True, slots=True)
+class Tariff:
+    """The price of one checked query and, per released number, its grid and noise.
+
+    Engine integers are multiplied by `multiples` so that the noise has fine steps, then the
+    noise of `laws` is added, then `steps` turns them into the number's own units.
+    """
+
+    price: Price
+    multiples: tuple[int, ...]
+    laws: tuple[Law, ...]
+    steps: tuple[Fraction, ...]
+
+
+def tariff_of(query: CheckedQuery, promise: Promise, pricing: str = "geometry") -> Tariff:
+    """What `query` costs under `promise`, and the noise that buys."""
+    multiples = tuple(_multiple(r.unit, r.weight2, promise) for r in query.releases)
+    units = [r.unit * m for r, m in zip(query.releases, multiples, strict=True)]
+    steps = tuple(r.step / m for r, m in zip(query.releases, multiples, strict=True))
+    dilation = _dilation(query, promise, units, steps)
+    laws = tuple(
+        promise.law(u, dilation / r.weight2) for u, r in zip(units, query.releases, strict=True)
+    )
+    size = _size(query, promise, pricing)
+    if promise.noise == "laplace":
+        amount = Fraction(0) if size == 0 else size / _root_down(dilation)
+    else:
+        amount = size / dilation
+    widths = tuple(
+        law.half_width(0.95) * float(step) for law, step in zip(laws, steps, strict=True)
+    )
+    return Tariff(Price(math.ceil(amount * MICRO), widths), multiples, laws, steps)
+
+
+def _size(query: CheckedQuery, promise: Promise, pricing: str) -> Fraction:
+    """How much of a query the whole answer is, at variance R."""
+    if pricing == "paper":
+        cells, _ = query.shape
+        return Fraction(cells * len(query.releases))
+    g = query.geometry
+    if promise.noise in ("binomial", "stitched"):
+        twice = query.private_cells and promise.guarantee == "beliefs"
+        return Fraction(g.coordinates * (2 if twice else 1))
+    radius, diameter = _ends(g, promise.noise)
+    if promise.guarantee == "dp":
+        return radius
+    # Two contributions in different cells are orthogonal.
+    return max(2 * radius, diameter) if query.private_cells else max(radius, diameter)
+
+
+def _ends(g: Geometry, noise: str) -> tuple[Fraction, Fraction]:
+    return (g.radius1, g.diameter1) if noise == "laplace" else (g.radius2, g.diameter2)
+
+
+def _multiple(unit: Fraction, weight2: Fraction, promise: Promise) -> int:
+    """How much finer than the engine's integers the noise must be.
+
+    Whole numbers alone would leave the true delta above the promise (docs/proofs/promise.md).
+    """
+    if promise.noise == "binomial":
+        return 1
+    least = FEWEST_STEPS * FEWEST_STEPS * weight2 / (unit * unit)
+    return 1 if least <= 1 else math.isqrt(math.ceil(least) - 1) + 1
+
+
+def _dilation(
+    query: CheckedQuery, promise: Promise, units: list[Fraction], steps: tuple[Fraction, ...]
+) -> Fraction:
+    """Variance over R: 1, or what makes the widest number as exact as `error` asks."""
+    if query.error is None:
+        return Fraction(1)
+    widest = max(
+        Fraction(promise.law(u, 1 / r.weight2).half_width(0.95)) * step
+        for u, r, step in zip(units, query.releases, steps, strict=True)
+    )
+    return (query.error / widest) ** 2
+
+
+def _root_down(x: Fraction) -> Fraction:
+    """A square root, never above the true one: prices round up."""
+    scaled = x * 4**80
+    return Fraction(math.isqrt(scaled.numerator // scaled.denominator), 2**80)

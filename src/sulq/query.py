@@ -1,0 +1,290 @@
+"""Questions as plain values: Query, Rows, partitions and values, each with a JSON form.
+
+A query is (rows S, partition c, values v); its answer is, for every cell of the partition,
+the sum of the values over the rows of S in that cell. Nothing here looks at data.
+
+The partitions and values that speak of several columns at once (NearestCentre, Side, Sums,
+Products) see each column scaled to [0, 1] by its declared bounds, a missing value as the
+middle of its range.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, fields
+from fractions import Fraction
+from typing import Any, ClassVar
+
+from sulq.errors import QueryNotAllowed
+
+Number = int | float | Fraction
+
+
+class _Plain:
+    """A value with a JSON form: {"kind": name, field: ...}."""
+
+    kind: ClassVar[str]
+
+    def to_json(self) -> dict[str, Any]:
+        """This value as plain JSON."""
+        body = {f.name: _to_plain(getattr(self, f.name)) for f in fields(self)}  # type: ignore[arg-type]
+        return {"kind": self.kind, **{k: v for k, v in body.items() if v is not None}}
+
+
+def _freeze(value: Any) -> Any:
+    """Lists become tuples, all the way down, so that values can be compared and hashed."""
+    if isinstance(value, str | bytes):
+        return value
+    if hasattr(value, "tolist"):
+        value = value.tolist()
+    return tuple(_freeze(v) for v in value) if isinstance(value, Sequence) else value
+
+
+def _to_plain(value: Any) -> Any:
+    if isinstance(value, _Plain):
+        return value.to_json()
+    if isinstance(value, Fraction):
+        return str(value)
+    if isinstance(value, tuple):
+        return [_to_plain(v) for v in value]
+    return value.isoformat() if hasattr(value, "isoformat") else value
+
+
+# --- partitions -------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Bins(_Plain):
+    """Cells [e0, e1), [e1, e2), ..., the last one closed; outside and missing are 'other'."""
+
+    kind = "bins"
+    column: str
+    edges: tuple[Any, ...]
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "edges", _freeze(self.edges))
+
+
+@dataclass(frozen=True)
+class NearestCentre(_Plain):
+    """One cell per centre: the rows nearest to it. Ties go to the first."""
+
+    kind = "nearest"
+    columns: tuple[str, ...]
+    centres: tuple[tuple[float, ...], ...]
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "columns", _freeze(self.columns))
+        object.__setattr__(self, "centres", _freeze(self.centres))
+
+
+@dataclass(frozen=True)
+class Side(_Plain):
+    """Two cells: False, and True where weights . x + bias > 0."""
+
+    kind = "side"
+    columns: tuple[str, ...]
+    weights: tuple[float, ...]
+    bias: float = 0.0
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "columns", _freeze(self.columns))
+        object.__setattr__(self, "weights", _freeze(self.weights))
+
+
+@dataclass(frozen=True)
+class Leaf(_Plain):
+    """One cell per leaf of a tree, numbered from left to right.
+
+    A tree is None (a leaf), {"column": c, "threshold": t, "below": tree, "above": tree} for
+    numbers (below: c < t or missing), or {"column": c, "branches": [[value, tree], ...],
+    "other": tree} for categories and Booleans.
+    """
+
+    kind = "leaf"
+    tree: str  # as JSON text, so that the value can be hashed
+
+    def __init__(self, tree: str | Mapping[str, Any] | None) -> None:
+        text = tree if isinstance(tree, str) else json.dumps(tree, sort_keys=True)
+        object.__setattr__(self, "tree", text)
+
+    def to_json(self) -> dict[str, Any]:
+        """This value as plain JSON."""
+        return {"kind": self.kind, "tree": json.loads(self.tree)}
+
+
+@dataclass(frozen=True)
+class Blocks(_Plain):
+    """Disjoint blocks of rows by hashed key. Public, so a row pays for one block only."""
+
+    kind = "blocks"
+    seed: int
+    count: int
+
+
+Partition = Bins | NearestCentre | Side | Leaf | Blocks
+
+
+# --- values -----------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Mean(_Plain):
+    """The count of rows where the expression is known, and its sum about mid-range.
+
+    With weights (a, b) the contribution is (a, b*(g - 1/2)) for g in [0, 1]: squared radius
+    a^2 + b^2/4, squared distance between two rows at most b^2.
+    """
+
+    kind = "mean"
+    expression: str
+
+
+@dataclass(frozen=True)
+class Sums(_Plain):
+    """The count of rows and the sum of y, the columns centred at `centre`, |y| <= row_norm.
+
+    Contribution (a, b*y) with weights (a, b). Without row_norm the bound is that of the box.
+    """
+
+    kind = "sums"
+    columns: tuple[str, ...]
+    centre: float = 0.5
+    row_norm: float | None = None
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "columns", _freeze(self.columns))
+
+
+@dataclass(frozen=True)
+class Products(_Plain):
+    """Sums of y and of the symmetric products y_i*y_j, i <= j, |y| <= row_norm.
+
+    Contribution (w*y, sym(y y^T)); off-diagonal products count twice in the geometry, so they
+    come with half the variance. `mean_weight` w = 0 leaves the sums of y out.
+    """
+
+    kind = "products"
+    columns: tuple[str, ...]
+    centre: float = 0.5
+    row_norm: float | None = None
+    mean_weight: float = 0.0
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "columns", _freeze(self.columns))
+
+
+Values = tuple[str, ...] | Mean | Sums | Products
+
+
+# --- rows -------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Rows(_Plain):
+    """A public set of rows: who is in it is no secret, so the others pay nothing."""
+
+    kind = "rows"
+    predicate: str | None = None
+    seed: int | None = None
+    rate: Fraction | None = None
+    count: int | None = None
+
+    @classmethod
+    def where(cls, public_predicate: str) -> Rows:
+        """Rows chosen by a predicate over public columns."""
+        return cls(predicate=public_predicate)
+
+    @classmethod
+    def sample(cls, seed: int, rate: Number) -> Rows:
+        """A seeded sample of about `rate` of the rows, chosen by hashed key."""
+        return cls(seed=seed, rate=_fraction(rate, "rate"))
+
+    @classmethod
+    def blocks(cls, seed: int, count: int) -> Rows:
+        """All rows, split into `count` disjoint blocks; the answer has one cell per block."""
+        return cls(seed=seed, count=count)
+
+
+# --- the query --------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Query(_Plain):
+    """A grouped vector sum. `error` is the wanted 95% half-width, paid for accordingly."""
+
+    kind = "query"
+    values: Values = ("1",)
+    by: str | Partition | tuple[str | Partition, ...] | None = None
+    where: str | None = None
+    rows: Rows | None = None
+    error: Fraction | None = None
+    weights: tuple[Fraction, ...] | None = None
+
+    def __post_init__(self) -> None:
+        if isinstance(self.values, str):
+            object.__setattr__(self, "values", (self.values,))
+        elif not isinstance(self.values, Mean | Sums | Products):
+            object.__setattr__(self, "values", tuple(str(v) for v in _freeze(self.values)))
+        if self.by is not None and not isinstance(self.by, str | _Plain):
+            object.__setattr__(self, "by", tuple(self.by))
+        if isinstance(self.where, bool) or not isinstance(self.where, str | None):
+            raise QueryNotAllowed(f"where={self.where!r}: give a SQL predicate as text.")
+        if self.rows is not None and not isinstance(self.rows, Rows):
+            raise QueryNotAllowed(
+                f"rows={self.rows!r}: use sulq.Rows.where(...), .sample(...) or .blocks(...)."
+            )
+        if self.error is not None:
+            object.__setattr__(self, "error", _fraction(self.error, "error"))
+        if self.weights is not None:
+            weights = tuple(_fraction(w, "weights") for w in self.weights)
+            object.__setattr__(self, "weights", weights)
+
+    @classmethod
+    def from_json(cls, body: Mapping[str, Any]) -> Query:
+        """Read the JSON form back; anything unknown is refused."""
+        made = _from_plain(dict(body) | {"kind": "query"})
+        assert isinstance(made, cls)
+        return made
+
+
+def _fraction(value: Any, name: str) -> Fraction:
+    """An exact positive number. Text such as '1/3' is how JSON carries it."""
+    try:
+        if isinstance(value, bool) or (isinstance(value, str) and "_" in value):
+            raise ValueError
+        exact = Fraction(value) if not hasattr(value, "item") else Fraction(value.item())
+    except (TypeError, ValueError, OverflowError, ZeroDivisionError):
+        exact = Fraction(0)
+    if exact <= 0 or not Fraction(1, 10**30) < exact < 10**30:
+        raise QueryNotAllowed(f"{name}={value!r}, want a positive number.")
+    return exact
+
+
+KINDS: dict[str, type[Any]] = {
+    c.kind: c for c in (Bins, NearestCentre, Side, Leaf, Blocks, Mean, Sums, Products, Rows, Query)
+}
+
+
+def _from_plain(value: Any) -> Any:
+    if isinstance(value, list):
+        return tuple(_from_plain(v) for v in value)
+    if not isinstance(value, dict):
+        return value
+    body = dict(value)
+    kind = body.pop("kind", None)
+    made = KINDS.get(kind) if isinstance(kind, str) else None
+    if made is None:
+        raise QueryNotAllowed(f"kind={kind!r}, want one of {', '.join(KINDS)}.")
+    known = {f.name for f in fields(made)}
+    for name in set(body) - known:
+        raise QueryNotAllowed(f"{kind} has no {name!r}; it has {', '.join(sorted(known))}.")
+    if made is Leaf:
+        return Leaf(body.get("tree"))
+    try:
+        if made is Rows and "rate" in body:
+            body["rate"] = _fraction(body["rate"], "rate")
+        return made(**{k: _from_plain(v) for k, v in body.items()})
+    except (TypeError, AttributeError):
+        raise QueryNotAllowed(f"{kind}: {', '.join(sorted(known))} do not fit together.") from None

@@ -1,0 +1,345 @@
+"""What the owner keeps outside the ledger: a secret, marks, and whose data is whose.
+
+A ledger cannot notice by itself that it was replaced by an older copy. So the folder
+`.sulq/` beside it, readable by the owner only, holds
+
+    secret       256 random bits; every fingerprint of a source is keyed with them
+    NAME.mark    the highest entry seen of ledger NAME, and the fingerprints of its sources
+    files        fingerprints of files that have not changed since they were read
+
+A mark is written after its entry is on disk, and not synced itself: it may be behind the
+ledger, never ahead of it.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import hmac
+import json
+import os
+import secrets
+import time
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from hashlib import blake2b
+from pathlib import Path
+from typing import Any
+
+from sulq.errors import LedgerDamaged, Refused, SourceChanged
+
+FOLDER = ".sulq"
+SLOT = 128  # bytes; a slot lies within one disk sector, so it is written whole or not at all
+SLOTS = 2
+CHUNK = 1 << 20
+ROWS = 1 << 16  # rows of a table hashed at a time
+GRAIN_NANOSECONDS = 2_000_000_000  # a file this young may change again unseen
+REMEMBERED_FILES = 1000
+
+Progress = Callable[[int, int | None], None]
+
+
+@dataclass(frozen=True, slots=True)
+class Mark:
+    """The highest entry seen of one ledger."""
+
+    number: int
+    hash: str
+
+
+class Seal:
+    """The owner's side of one ledger. Safe among threads and processes."""
+
+    def __init__(self, ledger: Path, secret: bytes) -> None:
+        self.name = ledger.name
+        self.folder = ledger.parent / FOLDER
+        self._path = self.folder / f"{ledger.name}.mark"
+        self._secret = secret
+
+    @classmethod
+    def open(cls, ledger_path: str | Path) -> Seal:
+        """Open the folder beside this ledger, or make it."""
+        ledger = Path(os.path.realpath(ledger_path))
+        folder = ledger.parent / FOLDER
+        try:
+            folder.mkdir(mode=0o700, exist_ok=True)
+            folder.chmod(0o700)
+            return cls(ledger, _secret(folder))
+        except OSError as error:
+            raise Refused(
+                f"folder={str(folder)!r} cannot be used: {error.strerror}. Nothing was charged."
+            ) from error
+
+    # -- marks --
+
+    def check(self, number: int, hash_of: Callable[[int], str | None]) -> None:
+        """Raise unless the ledger, `number` entries long, contains the marked entry."""
+        mark = self._read()
+        if mark is None or (mark.number <= number and hash_of(mark.number) == mark.hash):
+            return
+        if mark.number > number:
+            what = f"ends at entry {number} but entry {mark.number} was seen"
+        else:
+            what = f"has another entry {mark.number} than the one that was seen"
+        raise LedgerDamaged(
+            f"The ledger {self.name!r} {what}: an older copy was restored, it was cut short, or "
+            f"another ledger was put in its place. Nothing is answered.\n{self._remedy}"
+        )
+
+    def check_vacant(self) -> None:
+        """Raise if a ledger of this name was here and is gone."""
+        if self._read() is not None:
+            raise LedgerDamaged(
+                f"The ledger {self.name!r} is gone, but it was here and its data were asked "
+                f"about. Nothing is answered.\n{self._remedy}"
+            )
+
+    @property
+    def _remedy(self) -> str:
+        return (
+            "Restore the newest copy, or run `sulq override`: it says in the ledger, for good, "
+            "that answers may have been given beyond the promise."
+        )
+
+    def mark(self, number: int, hash: str) -> None:
+        """Remember this entry, unless a later one is marked already."""
+        try:
+            with self._locked() as handle:
+                slots = self._slots(os.pread(handle, SLOT * SLOTS, 0))
+                numbers = [-1 if slot is None else slot.number for slot in slots]
+                if number > max(numbers):
+                    where = numbers.index(min(numbers))  # the other slot stays whole
+                    os.pwrite(handle, self._slot(number, hash), where * SLOT)
+                if max(numbers) < 0:
+                    os.fsync(handle)  # the first mark: make sure of the file itself
+                    sync_folder(self.folder)
+        except OSError as error:
+            raise LedgerDamaged(
+                f"The mark of ledger {self.name!r} cannot be written: {error.strerror}. "
+                "No answer is given; a charge may have been made, and asking again does not "
+                f"pay again.\nMake {str(self._path)!r} writable."
+            ) from error
+
+    def forget(self, reason: str) -> dict[str, Any]:
+        """Put the mark aside and give what was known, for the next ledger's chain."""
+        body: dict[str, Any] = {"reason": reason, "ledger": self.name}
+        try:
+            mark = self._read()
+        except LedgerDamaged:
+            mark = None
+        if self._path.exists():
+            aside = self._path.with_name(f"{self._path.name}.{secrets.token_hex(4)}.forgotten")
+            os.rename(self._path, aside)
+            sync_folder(self.folder)
+        return body if mark is None else body | {"number": mark.number, "hash": mark.hash}
+
+    def _read(self) -> Mark | None:
+        """The highest valid mark; None if there never was one."""
+        try:
+            text = self._path.read_bytes()[: SLOT * SLOTS]
+        except FileNotFoundError:
+            return None
+        marks = [slot for slot in self._slots(text) if slot is not None]
+        if not marks and text.strip(b"\0"):
+            raise LedgerDamaged(
+                f"The mark {str(self._path)!r} cannot be read, or was made with another secret. "
+                f"Nothing is answered.\n{self._remedy}"
+            )
+        return max(marks, key=lambda mark: mark.number, default=None)
+
+    def _slots(self, text: bytes) -> list[Mark | None]:
+        return [self._parsed(text[i * SLOT : (i + 1) * SLOT]) for i in range(SLOTS)]
+
+    def _slot(self, number: int, hash: str) -> bytes:
+        text = f"{number:019d} {hash}".encode()
+        return (text + b" " + self._check(text)).ljust(SLOT - 1) + b"\n"
+
+    def _parsed(self, slot: bytes) -> Mark | None:
+        text, _, check = slot.rstrip().rpartition(b" ")
+        if not hmac.compare_digest(check, self._check(text)):
+            return None
+        number, hash = text.decode().split(" ")
+        return Mark(int(number), hash)
+
+    def _check(self, text: bytes) -> bytes:
+        keyed = blake2b(text, key=self._secret, digest_size=16, person=b"sulq mark")
+        return keyed.hexdigest().encode()
+
+    @contextmanager
+    def _locked(self) -> Iterator[int]:
+        """The mark file, open and held against other threads and processes."""
+        handle = os.open(self._path, os.O_RDWR | os.O_CREAT, 0o600)
+        try:
+            fcntl.flock(handle, fcntl.LOCK_EX)
+            yield handle
+        finally:
+            fcntl.flock(handle, fcntl.LOCK_UN)
+            os.close(handle)
+
+    # -- sources --
+
+    def current(self) -> str | None:
+        """The fingerprint of the rows this ledger is about now: the last one remembered."""
+        return next(reversed(_fingerprints(self._path)), None)
+
+    def known(self, fingerprint: str) -> str | None:
+        """Name another ledger of this folder that was opened on the same data.
+
+        Its file may be deleted since. None if this ledger has the data already.
+        """
+        if fingerprint in _fingerprints(self._path):
+            return None
+        for path in sorted(self.folder.glob("*.mark")):
+            if fingerprint in _fingerprints(path):
+                return path.name.removesuffix(".mark")
+        return None
+
+    def remember(self, fingerprint: str) -> None:
+        """Keep this source's fingerprint with the ledger's mark, for good."""
+        with self._locked() as handle:
+            if fingerprint == self.current():
+                return
+            end = max(os.fstat(handle).st_size, SLOT * SLOTS)
+            # The line break in front ends a line that a crash cut short.
+            os.pwrite(handle, f"\n{fingerprint}\n".encode(), end)
+            os.fsync(handle)
+        sync_folder(self.folder)
+
+    def fingerprint(self, source: Any, progress: Progress | None = None) -> str:
+        """Fingerprint a file, a folder, an Arrow table or an iterator of bytes, keyed.
+
+        A file whose device, inode, size and times are unchanged is not read again.
+        """
+        if isinstance(source, str | Path):
+            path = Path(source)
+            return self._of_folder(path) if path.is_dir() else self._of_file(path, progress)
+        if hasattr(source, "to_batches"):
+            return self._of_bytes(_table_bytes(source), progress, source.nbytes)
+        return self._of_bytes(source, progress, None)
+
+    def _of_bytes(
+        self, chunks: Iterable[bytes | memoryview], progress: Progress | None, size: int | None
+    ) -> str:
+        hash, done = blake2b(key=self._secret, digest_size=32, person=b"sulq source"), 0
+        for chunk in chunks:
+            hash.update(chunk)
+            done += len(chunk)
+            if progress is not None:
+                progress(done, size)
+        return hash.hexdigest()
+
+    def _of_folder(self, folder: Path) -> str:
+        files = sorted(path for path in folder.rglob("*") if path.is_file())
+        lines = (f"{f.relative_to(folder)}\n{self._of_file(f, None)}\n".encode() for f in files)
+        return self._of_bytes(lines, None, None)
+
+    def _of_file(self, path: Path, progress: Progress | None) -> str:
+        before = os.stat(path)
+        remembered = self._files().get(_version(before))
+        if remembered is not None:
+            return remembered
+        with path.open("rb") as file:
+            found = self._of_bytes(iter(lambda: file.read(CHUNK), b""), progress, before.st_size)
+        if _version(os.stat(path)) != _version(before):
+            raise SourceChanged(f"{path.name!r} changed while it was read. Nothing was charged.")
+        if time.time_ns() - before.st_mtime_ns > GRAIN_NANOSECONDS:
+            self._keep_file(_version(before), found)
+        return found
+
+    def _files(self) -> dict[str, str]:
+        try:
+            files: dict[str, str] = json.loads((self.folder / "files").read_text())
+        except (FileNotFoundError, ValueError):
+            return {}  # only a saving of time: read the file again
+        return files
+
+    def _keep_file(self, key: str, fingerprint: str) -> None:
+        with folder_lock(self.folder):
+            files = self._files() | {key: fingerprint}
+            newest = dict(list(files.items())[-REMEMBERED_FILES:])
+            _replace(self.folder / "files", json.dumps(newest).encode())
+
+
+# ---- files ----------------------------------------------------------------------------------
+
+
+def _secret(folder: Path) -> bytes:
+    """The folder's secret, drawn the first time."""
+    path = folder / "secret"
+    with folder_lock(folder):
+        if not path.exists():
+            if any(folder.glob("*.mark")):
+                raise LedgerDamaged(
+                    f"{str(path)!r} is gone, so the marks beside it cannot be checked. "
+                    "Nothing is answered.\nRestore the folder as a whole."
+                )
+            _replace(path, secrets.token_bytes(32))
+        secret = path.read_bytes()
+    if len(secret) != 32:
+        raise LedgerDamaged(f"{str(path)!r} is damaged. Nothing is answered.\nRestore it.")
+    return secret
+
+
+def _fingerprints(path: Path) -> list[str]:
+    """Every source this ledger was about, oldest first."""
+    try:
+        return path.read_bytes()[SLOT * SLOTS :].decode().split()
+    except FileNotFoundError:
+        return []
+
+
+def _version(found: os.stat_result) -> str:
+    parts = (found.st_dev, found.st_ino, found.st_size, found.st_mtime_ns, found.st_ctime_ns)
+    return ":".join(map(str, parts))
+
+
+def _table_bytes(table: Any) -> Iterator[memoryview]:
+    """An Arrow table as bytes that do not depend on how it is cut into chunks."""
+    import pyarrow as pa
+
+    plain = pa.table({str(i): _decoded(column) for i, column in enumerate(table.columns)})
+    yield memoryview("\0".join(table.column_names).encode())
+    for start in range(0, max(plain.num_rows, 1), ROWS):
+        sink = pa.BufferOutputStream()
+        with pa.ipc.new_stream(sink, plain.schema) as stream:
+            stream.write_table(plain.slice(start, ROWS).combine_chunks())
+        yield memoryview(sink.getvalue())
+
+
+def _decoded(column: Any) -> Any:
+    """A column without its dictionary, whose order depends on the chunks."""
+    return column.cast(column.type.value_type) if hasattr(column.type, "index_type") else column
+
+
+def _replace(path: Path, content: bytes) -> None:
+    """Write a file for the owner only: the old content or the new, never half of it."""
+    temporary = path.with_name(f"{path.name}.{secrets.token_hex(8)}")
+    handle = os.open(temporary, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o600)
+    with os.fdopen(handle, "wb") as file:
+        file.write(content)
+        file.flush()
+        os.fsync(file.fileno())
+    os.rename(temporary, path)
+    sync_folder(path.parent)
+
+
+@contextmanager
+def folder_lock(folder: Path) -> Iterator[None]:
+    """Hold the folder itself against other threads and processes; nothing to clean up."""
+    handle = os.open(folder, os.O_RDONLY)
+    try:
+        fcntl.flock(handle, fcntl.LOCK_EX)
+        yield
+    finally:
+        # Unlocked by name: a child forked meanwhile holds the same open file.
+        fcntl.flock(handle, fcntl.LOCK_UN)
+        os.close(handle)
+
+
+def sync_folder(folder: Path) -> None:
+    """Make the names in a folder durable."""
+    handle = os.open(folder, os.O_RDONLY)
+    try:
+        os.fsync(handle)
+    finally:
+        os.close(handle)
