@@ -41,6 +41,7 @@ if TYPE_CHECKING:
         Side,
         Sums,
     )
+    from sulq.rehearsing import rehearsal
     from sulq.schema import Schema
 
 __version__ = "0.1.0"
@@ -60,6 +61,7 @@ _HOMES = {
         "Bins", "Blocks", "Leaf", "Mean", "NearestCentre", "Products", "Query", "Rows", "Side",
         "Sums",
     ),
+    "rehearsing": ("rehearsal",),
     "schema": ("Schema",),
 }  # fmt: skip
 _HOME = {name: home for home, names in _HOMES.items() for name in names}
@@ -95,10 +97,13 @@ __all__ = [
     "Sums",
     "Table",
     "open",
+    "rehearsal",
 ]
 
 
 def __getattr__(name: str) -> Any:
+    if name == "dbapi":  # a module of its own: sulq.dbapi.connect(...)
+        return importlib.import_module("sulq.dbapi")
     if name not in _HOME:
         raise AttributeError(f"module 'sulq' has no attribute {name!r}")
     found = getattr(importlib.import_module(f"sulq.{_HOME[name]}"), name)

@@ -17,6 +17,7 @@ from sulq.price import Price
 if TYPE_CHECKING:
     import numpy as np
 
+OTHER = "other"  # what is missing or was not declared, in a column of labels
 Spread = Callable[[float], float]  # level -> half-width of an interval, in standard deviations
 
 
@@ -117,11 +118,8 @@ class Answer:
     def __str__(self) -> str:
         if len(self.exact) == 1 and len(self.names) == 1:
             reach = self.spread(0.95) * self.std
-            note = f" ({self.note})" if self.note else ""
-            return (
-                f"{with_error(self.value, reach)} (95%), {_receipt(self.price, self.remaining)}"
-                f"{note}"
-            )
+            receipt = _receipt(self.price, self.remaining, self.note)
+            return f"{with_error(self.value, reach)} (95%), {receipt}"
         return str(self.table())
 
     __repr__ = __str__
@@ -131,7 +129,7 @@ class Answer:
             reach = self.spread(0.95) * self.std
             return (
                 f"<p><b>{html.escape(with_error(self.value, reach))}</b> (95%)<br>"
-                f"<small>{html.escape(_receipt(self.price, self.remaining))}</small></p>"
+                f"<small>{html.escape(_receipt(self.price, self.remaining, self.note))}</small></p>"
             )
         return self.table()._repr_html_()
 
@@ -165,17 +163,21 @@ class Table:
         """As an Arrow table."""
         import pyarrow as pa
 
-        return pa.table(self.columns)
+        return pa.table(self.typed())
 
     def to_pandas(self) -> Any:
         """As a pandas frame."""
         pandas = _extra("pandas", "pandas")
-        return pandas.DataFrame(self.columns)
+        return pandas.DataFrame(self.typed())
 
     def to_polars(self) -> Any:
         """As a Polars frame."""
         polars = _extra("polars", "polars")
-        return polars.DataFrame(self.columns)
+        return polars.DataFrame(self.typed())
+
+    def typed(self) -> dict[str, list[Any]]:
+        """The columns, each of one type: beside numbers and dates 'other' is missing."""
+        return {n: _one_type(c) if n in self.by else c for n, c in self.columns.items()}
 
     def to_json(self) -> dict[str, Any]:
         """As plain values, row by row."""
@@ -215,8 +217,7 @@ class Table:
             for row in shown
         ]
         lines.insert(1, "  ".join("-" * w for w in widths))
-        note = f" ({self.note})" if self.note else ""
-        return "\n".join([*lines, _receipt(self.price, self.remaining) + note])
+        return "\n".join([*lines, _receipt(self.price, self.remaining, self.note)])
 
     __repr__ = __str__
 
@@ -225,7 +226,7 @@ class Table:
         rows = "".join(f"<tr>{_row('td', cells)}</tr>" for cells in body[:1000])
         return (
             f"<table><thead><tr>{_row('th', head)}</tr></thead><tbody>{rows}</tbody></table>"
-            f"<p><small>{html.escape(_receipt(self.price, self.remaining))}</small></p>"
+            f"<p><small>{html.escape(_receipt(self.price, self.remaining, self.note))}</small></p>"
         )
 
 
@@ -243,9 +244,9 @@ def _extra(module: str, extra: str) -> Any:
         raise MissingExtra(f"{module} is not installed: pip install 'sulq[{extra}]'") from None
 
 
-def _receipt(price: Price, remaining: int) -> str:
+def _receipt(price: Price, remaining: int, note: str) -> str:
     left = in_queries(remaining).rsplit(" ", 1)[0]
-    return f"price {price}, {left} left"
+    return f"price {price}, {left} left" + (f" ({note})" if note else "")
 
 
 def with_error(value: float, reach: float) -> str:
@@ -260,12 +261,21 @@ def with_error(value: float, reach: float) -> str:
 def _label(label: Any) -> Any:
     """A cell's name as a table shows it."""
     if label is None:
-        return "other"
+        return OTHER
     if isinstance(label, tuple):
         return f"{_edge(label[0])} to {_edge(label[1])}"
     if isinstance(label, bool):
         return str(label).lower()
     return label if isinstance(label, str) else str(label)
+
+
+def _one_type(labels: list[Any]) -> list[Any]:
+    """Labels that a typed column can hold; 'other' stands among text only."""
+    if any(isinstance(x, tuple) for x in labels):
+        return [_label(x) if isinstance(x, tuple) else x for x in labels]
+    if all(isinstance(x, str) for x in labels):
+        return labels
+    return [None if x == OTHER else x for x in labels]
 
 
 def _edge(edge: Any) -> str:

@@ -51,8 +51,8 @@ class Losses:
 def binomial_coins(epsilon: float, delta: float, queries: int) -> int:
     """Return the coins N (even) with which T answers keep the promise.
 
-    More coins are the sum of fewer and others, so the promise improves with N. The least N
-    is found to within CLOSE, never below it.
+    More coins are the sum of fewer and others, so every hockey-stick divergence falls as N
+    grows. The N returned has itself been checked.
     """
 
     def enough(coins: int) -> bool:
@@ -76,7 +76,7 @@ def stitched_variance(epsilon: float, delta: float, queries: int, bend: int, ste
     The law on the integers differs from its density rounded to integers by a factor of at
     most exp(5/(12 V)), V its variance in steps, so T answers shift epsilon by 2 T 5/(12 V)
     and delta by a factor exp(T 5/(12 V)). R is at least (1/(2 bend))**2: beyond that (epsilon
-    above 2 bend**2) there is more noise than the promise asks for.
+    above 2 bend**2 a query) there is more noise than the promise asks for.
     """
 
     def enough(scaled: int) -> bool:
@@ -102,10 +102,10 @@ def _gaussian_guess(epsilon: float, delta: float, queries: int) -> float:
 
 
 def _least(enough: Callable[[int], bool], start: int, floor: int = 1) -> int:
-    """Return the least n >= floor that is enough, or at most CLOSE above it."""
-    high = max(start, floor)
+    """Return an n >= floor that is enough, within CLOSE of one below it that is not."""
+    high, width = max(start, floor), 16
     while not enough(high):
-        floor, high = high + 1, high + max(high // 16, 1)
+        floor, high, width = high + 1, high + max(high // width, 1), max(width // 2, 1)
     low, width = max(floor, high - max(high // 32, 1)), 16
     while low > floor and enough(low):
         low, high, width = max(floor, low - max(low // width, 1)), low, max(width // 2, 2)
@@ -169,9 +169,11 @@ def stitched_losses(root: float, bend: int, step: float) -> Losses:
     is split so that both are kept.
     """
     reach = math.ceil(bend / root / step)
-    cell = np.arange(-reach - 1, reach + 1)
-    edges = np.append(cell, reach + 1) * step
+    step = bend / root / reach  # the largest loss is a point of the grid
+    cell = np.arange(-reach, reach)
+    edges = np.append(cell, reach) * step
     x = _where_loss_is(edges, root, bend)
+    x[0], x[-1] = np.inf, -np.inf
     p = _between(x[1:], x[:-1], root, bend)
     q = _between(x[1:] - 1, x[:-1] - 1, root, bend)
     upper = np.clip((p - q * np.exp(edges[:-1])) / -math.expm1(-step), 0, p)
@@ -183,12 +185,11 @@ def _where_loss_is(e: Array, root: float, bend: int) -> Array:
 
     With c = bend * root and R = root**2, for e >= 0 (else x(e) = 1 - x(-e)):
     both x and x-1 in the middle: loss = (1 - 2x) / 2R; only x: (2c - (x + c)**2) / 2R;
-    neither: c/R, the most there is. This needs c >= 1/2.
+    neither: c/R, the largest there is. This needs c >= 1/2.
     """
     c, r, e_abs = bend * root, root**2, np.abs(e)
     one_out = np.sqrt(np.maximum(2 * c - 2 * r * e_abs, 0)) - c
     x = np.where(e_abs <= (c - 0.5) / r, 0.5 - r * e_abs, one_out)
-    x = np.where(e_abs >= c / r, -np.inf, x)
     return np.where(e >= 0, x, 1 - x)
 
 
@@ -215,24 +216,27 @@ def log_excess(losses: Losses, queries: int, epsilon: float) -> float:
 
     The distribution is tilted by exp(s * loss) so that epsilon is in its middle, composed by
     a Fourier transform, and tilted back: small probabilities keep their relative accuracy.
+    Where no finite loss can reach epsilon, only infinite ones count.
     """
+    infinite = -math.expm1(queries * math.log1p(-losses.infinite))
+    log_infinite = math.log(infinite) if infinite else -math.inf
+    if queries * losses.values[-1] <= epsilon:
+        return log_infinite
     tilt = _best_tilt(losses, queries, epsilon)
     values, composed = _compose(losses, queries, tilt)
     x = values - epsilon
-    near = np.abs(x) < 600 / (tilt + 1)
+    near = x > -600 / (tilt + 1)
     x, composed = x[near], composed[near]
     # In units of exp(T K(s) - s epsilon), Chernoff's bound: mass above e, and its other side.
     upper = _sum_above(composed * np.exp(-tilt * x))
-    lower = _sum_above(composed * np.exp(-(tilt + 1) * x)) * np.exp(x)
+    lower = _sum_above(composed * np.exp(-(tilt + 1) * x)) * np.exp(np.minimum(x, 0))
     outside = 2 * math.exp(OUTSIDE) * np.exp(-tilt * x)
     below = x < -1e-9 * epsilon
-    if not below.any():
+    if not below.any():  # the whole window is above epsilon
         return 0.0
     chernoff = queries * _log_moment(losses, tilt) - tilt * epsilon
     finite = chernoff + np.log((np.maximum(upper - lower, 0) + outside)[below])
-    infinite = -math.expm1(queries * math.log1p(-losses.infinite))
-    total = np.logaddexp(finite, math.log(infinite)) if infinite else finite
-    return float(np.min(total - np.log(-np.expm1(x[below]))))
+    return float(np.min(np.logaddexp(finite, log_infinite) - np.log(-np.expm1(x[below]))))
 
 
 def _sum_above(terms: Array) -> Array:
@@ -262,11 +266,12 @@ def _tilted(losses: Losses, s: float) -> tuple[Array, float, float]:
 
 
 def _best_tilt(losses: Losses, queries: int, epsilon: float) -> float:
-    """Return s >= 0 with T K'(s) = epsilon, as nearly as the range of losses allows."""
+    """Return s >= 0 with T K'(s) near epsilon, and short of the largest loss there is."""
+    target = min(epsilon / queries, 0.98 * float(losses.values[-1]))
     low, high = 0.0, 600 / float(np.abs(losses.values).max())
-    for _ in range(60):
+    for _ in range(40):
         middle = (low + high) / 2
-        if queries * _tilted(losses, middle)[1] < epsilon:
+        if _tilted(losses, middle)[1] < target:
             low = middle
         else:
             high = middle

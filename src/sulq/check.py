@@ -38,6 +38,7 @@ class CheckedQuery:
     geometry: Geometry
     private_cells: bool
     ledger_cells: tuple[int, ...] | None  # None: everybody
+    rows_each: int  # rows of one person that may count, each with this geometry
     error: Fraction | None
 
     @property
@@ -77,10 +78,12 @@ def check(query: Query, schema: Schema, noise: str, guarantee: str) -> CheckedQu
             f"error={float(query.error):g}: {noise} noise has one variance for the life of the "
             "database. Leave error out, or open with noise='gaussian' or 'laplace'."
         )
-    text = _canonical(query, schema, rows, private, axes, values, releases, sample)
+    people = isinstance(values, Dense) and values.kind == "people"
+    rows_each = 1 if schema.unit is None or people else schema.unit.max_rows
+    text = _canonical(query, schema, rows, private, axes, values, mix, releases, sample)
     return CheckedQuery(
         text, rows, sample, private, axes, values, mix, releases, geometry,
-        private_cells, cells, query.error,
+        private_cells, cells, rows_each, query.error,
     )  # fmt: skip
 
 
@@ -127,12 +130,13 @@ def _ledger_cells(public: list[Node], schema: Schema) -> tuple[int, ...] | None:
 
 def _sample(rows: Rows | None, schema: Schema) -> tuple[Any, tuple[Axis, ...]]:
     """A seeded sample as a threshold, seeded blocks as an axis."""
-    if rows is None or rows.seed is None:
+    if rows is None or (rows.seed is None and rows.rate is None and rows.count is None):
         return None, ()
     if rows.count is not None:
         return None, (blocks_axis(Blocks(rows.seed, rows.count), schema),)
     need_key(schema, "a sample")
-    if not isinstance(rows.seed, int) or rows.rate is None or rows.rate > 1:
+    whole = isinstance(rows.seed, int) and not isinstance(rows.seed, bool)
+    if not whole or not isinstance(rows.rate, Fraction) or rows.rate > 1:
         raise QueryNotAllowed("Rows.sample(seed, rate) wants an integer seed and 0 < rate <= 1.")
     return (*hash_numbers(rows.seed), int(rows.rate * PRIME)), ()
 
@@ -142,12 +146,13 @@ def _sample(rows: Rows | None, schema: Schema) -> tuple[Any, tuple[Axis, ...]]:
 
 def _canonical(
     query: Query, schema: Schema, rows: Node | None, private: Node | None,
-    axes: tuple[Axis, ...], values: tuple[Value, ...] | Dense, releases: tuple[Release, ...],
-    sample: Any,
+    axes: tuple[Axis, ...], values: tuple[Value, ...] | Dense,
+    mix: tuple[tuple[int, ...], ...] | None, releases: tuple[Release, ...], sample: Any,
 ) -> str:  # fmt: skip
     """Equal texts have equal sums and equal noise: a repeat may return the stored answer."""
     body = {
         "values": repr(values) if isinstance(values, Dense) else [v.node.text for v in values],
+        "mix": mix,
         "weights": [str(r.weight2) for r in releases],
         "kind": getattr(query.values, "kind", "list"),
         "by": [a.text for a in axes],

@@ -8,16 +8,18 @@ from __future__ import annotations
 import itertools
 import json
 import math
-from collections.abc import Iterable, Sequence
+from collections import Counter
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from fractions import Fraction
+from functools import lru_cache
 from typing import TYPE_CHECKING, Any, overload
 
 from sulq.answer import Answer, Table
 from sulq.check import CheckedQuery, check
-from sulq.errors import MICRO, QueryNotAllowed, in_queries
+from sulq.errors import MICRO, EngineFailed, QueryNotAllowed, Refused, in_queries
 from sulq.expressions import parse, shorten
-from sulq.noise import Noise
+from sulq.noise import Law, Noise
 from sulq.partition import Axis
 from sulq.price import Price, Tariff, tariff_of
 from sulq.promise import Promise
@@ -29,6 +31,8 @@ if TYPE_CHECKING:
     from sulq.engines.base import Engine
     from sulq.ledger import Charge, Ledger
     from sulq.opening import Guard
+    from sulq.sharing import Shared
+    from sulq.sql import Statement
 
 DEFAULT_BINS = 20
 
@@ -46,6 +50,41 @@ class Budget:
             in_queries(int(x * MICRO)) for x in (self.total, self.spent, self.remaining)
         )
         return f"{spent.split()[0]} of {total} spent, {left.split()[0]} left"
+
+
+@dataclass(frozen=True, slots=True)
+class Bundle:
+    """Checked queries that are one question: asked, paid and stored together."""
+
+    parts: tuple[tuple[CheckedQuery, Tariff], ...]
+
+    @property
+    def text(self) -> str:
+        """Canonical: one query's own text, or the list of them."""
+        texts = [c.text for c, _ in self.parts]
+        return texts[0] if len(texts) == 1 else json.dumps(texts)
+
+    @property
+    def price(self) -> Price:
+        """The price of them all."""
+        return sum((t.price for _, t in self.parts), Price(0))
+
+    @property
+    def cells(self) -> tuple[int, ...] | None:
+        """Every ledger cell that one of them concerns; None is everybody."""
+        chosen: set[int] = set()
+        for checked, _ in self.parts:
+            if checked.ledger_cells is None:
+                return None
+            chosen |= set(checked.ledger_cells)
+        return tuple(sorted(chosen))
+
+    def answers(self, noisy: list[list[list[int]]], remaining: int) -> list[Answer]:
+        """Noisy integers on their grids as numbers in their own units."""
+        return [
+            _answer(query, tariff, sums, remaining)
+            for (query, tariff), sums in zip(self.parts, noisy, strict=True)
+        ]
 
 
 class Database:
@@ -76,89 +115,125 @@ class Database:
     @overload
     def ask(self, query: Query, *, request_id: str | None = None) -> Answer: ...
     @overload
-    def ask(self, query: Sequence[Query], *, request_id: str | None = None) -> list[Answer]: ...
     def ask(
-        self, query: Query | Sequence[Query], *, request_id: str | None = None
+        self, query: Sequence[Query], *, request_id: str | None = None, share: bool = True
+    ) -> list[Answer]: ...
+    def ask(
+        self,
+        query: Query | Sequence[Query],
+        *,
+        request_id: str | None = None,
+        share: bool = True,
     ) -> Answer | list[Answer]:
         """Ask one query, or a list of them as one batch: one charge, one scan.
 
         A question asked before returns its stored answer, free. A repeated `request_id` never
-        pays twice or gets a second answer.
+        pays twice or gets a second answer. A batch of counts over the same few-valued columns
+        is answered from shared histograms where that costs less for the same mean error;
+        share=False asks each by itself.
         """
         if isinstance(query, Query):
-            return self._ask([query], request_id)[0]
+            return self._ask([[query]], request_id)[0][0]
         if isinstance(query, str) or not isinstance(query, Iterable):
             raise QueryNotAllowed(f"{shorten(repr(query))}: want a sulq.Query or a list of them.")
-        return self._ask(list(query), request_id)
+        queries = list(query)
+        plan = self._shared(queries) if share else None
+        if plan is not None:
+            return plan.answers(self._ask([list(plan.queries)], request_id)[0])
+        return [answers[0] for answers in self._ask([[q] for q in queries], request_id)]
 
-    def _ask(self, queries: list[Query], request_id: str | None) -> list[Answer]:
+    def _shared(self, queries: list[Query]) -> Shared | None:
+        """A plan for the whole batch that costs less than asking each by itself."""
+        if self.promise.noise != "gaussian" or self.pricing != "geometry":
+            return None
+        from sulq.sharing import share
+
         checked = [self._check(q) for q in queries]
-        tariffs = [self._tariff(c) for c in checked]
-        charges, stored = self._charge(checked, tariffs, request_id)  # durable from here on
-        pairs = list(zip(checked, tariffs, strict=True))
-        missing = {c.text: (c, t) for c, t in pairs if stored[c.text] is None}
+        plan = share(checked, self.schema, self._check)
+        if plan is None:
+            return None
+        alone = sum(self._tariff(c).price.micro for c in {c.text: c for c in checked}.values())
+        return plan if self._priced(list(plan.queries)).price.micro < alone else None
+
+    def sql(self, text: str, *, request_id: str | None = None) -> Table:
+        """Answer one SELECT: every declared group, each number with a low and high beside it."""
+        statement = self._statement(text)
+        return statement.table(self._ask([list(statement.queries)], request_id)[0])
+
+    def _statement(self, text: str) -> Statement:
+        from sulq.sql import compile_statement
+
+        return compile_statement(text, self.schema, self.name)
+
+    def _ask(self, bundles: list[list[Query]], request_id: str | None) -> list[list[Answer]]:
+        """Each bundle is one question of the ledger: one price, one charge, one stored answer."""
+        asked = [self._priced(queries) for queries in bundles]
+        charges, stored = self._charge(asked, request_id)  # durable from here on
+        missing = {b.text: b for b in asked if stored[b.text] is None}
         if missing:
-            exact = self._engine.sums([c for c, _ in missing.values()])
+            exact = iter(self._sums([c for b in missing.values() for c, _ in b.parts]))
+            noise = self._drawn(list(missing.values()))
             noisy = {
-                text: json.dumps({"sums": self._add_noise(c, t, m)})
-                for (text, (c, t)), m in zip(missing.items(), exact, strict=True)
+                text: json.dumps([add_noise(c, t, next(exact), noise) for c, t in b.parts])
+                for text, b in missing.items()
             }
             kept = self._ledger.record([(charges[text].number, a) for text, a in noisy.items()])
             stored |= dict(zip(noisy, kept, strict=True))  # the first answer recorded wins
         _, _, remaining = self._ledger.budget()
-        return [self._answer(c, t, json.loads(stored[c.text] or ""), remaining) for c, t in pairs]
+        return [b.answers(json.loads(stored[b.text] or ""), remaining) for b in asked]
+
+    def _priced(self, queries: list[Query]) -> Bundle:
+        checked = [self._check(q) for q in queries]
+        return Bundle(tuple((c, self._tariff(c)) for c in checked))
+
+    def _sums(self, checked: list[CheckedQuery]) -> list[list[list[int]]]:
+        """Exact sums. Whatever goes wrong here is charged, and its own words may quote rows."""
+        stands = "The charge stands; asking the same question again does not pay again."
+        try:
+            return self._engine.sums(checked)
+        except EngineFailed:
+            raise
+        except Refused as refusal:  # speaks of the query only, but would say nothing was charged
+            raise EngineFailed(f"{refusal} {stands}") from None
+        except Exception:
+            raise EngineFailed(f"the engine gave no sum. {stands}") from None
 
     def _check(self, query: Query) -> CheckedQuery:
-        return check(query, self.schema, self.promise.noise, self.promise.guarantee)
+        return _checked(query, self.schema, self.promise.noise, self.promise.guarantee)
 
     def _tariff(self, checked: CheckedQuery) -> Tariff:
         return tariff_of(checked, self.promise, self.pricing)
 
     def _charge(
-        self, checked: list[CheckedQuery], tariffs: list[Tariff], request_id: str | None
+        self, asked: list[Bundle], request_id: str | None
     ) -> tuple[dict[str, Charge], dict[str, str | None]]:
         """Pay for what is not paid yet; give the charges and the answers already stored."""
         from sulq.ledger import Request
 
         self._guard.check()
         requests = [
-            Request(c.text, t.price.micro, c.ledger_cells, _numbered(request_id, i, len(checked)))
-            for i, (c, t) in enumerate(zip(checked, tariffs, strict=True))
+            Request(b.text, b.price.micro, b.cells, _numbered(request_id, i, len(asked)))
+            for i, b in enumerate(asked)
         ]
-        found = {c.text: self._ledger.find(c.text) for c in checked}
+        if request_id is not None and len(asked) != 1:
+            # The id itself stands for the whole list: a free line, so that the same id with
+            # another list is refused.
+            listed = json.dumps({"batch": [b.text for b in asked]})
+            requests.insert(0, Request(listed, 0, (), request_id))
+        found = {b.text: self._ledger.find(b.text) for b in asked}
         stored = {text: known[1] if known else None for text, known in found.items()}
         if request_id is None and all(found.values()):
             return {text: known[0] for text, known in found.items() if known}, stored
         charges = self._ledger.charge(requests)
         return {c.query: c for c in charges}, stored
 
-    def _add_noise(
-        self, query: CheckedQuery, tariff: Tariff, exact: list[list[int]]
-    ) -> list[list[int]]:
-        """Integers plus integers, once, on the grid the price was set for."""
-        if query.mix is not None:
-            exact = [[dot(m, row) for m in query.mix] for row in exact]
-        columns = [self._noise.draw(law, len(exact)) for law in tariff.laws]
-        noise = zip(*columns, strict=True)
-        return [
-            [x * m + e for x, m, e in zip(row, tariff.multiples, drawn, strict=True)]
-            for row, drawn in zip(exact, noise, strict=True)
-        ]
-
-    def _answer(
-        self, query: CheckedQuery, tariff: Tariff, body: dict[str, Any], remaining: int
-    ) -> Answer:
-        exact = tuple(
-            tuple(x * step for x, step in zip(row, tariff.steps, strict=True))
-            for row in body["sums"]
-        )
-        stds = tuple(law.std * float(s) for law, s in zip(tariff.laws, tariff.steps, strict=True))
-        first = tariff.laws[0]
-        return Answer(
-            exact, (stds,) * len(exact), cell_labels(query.axes),
-            tuple(r.name for r in query.releases), tariff.price, remaining,
-            lambda level: first.half_width(level) / first.std if first.std else 0.0,
-        )  # fmt: skip
+    def _drawn(self, bundles: list[Bundle]) -> dict[Law, Iterator[int]]:
+        """All the noise a batch needs, each law's in one go."""
+        needed: Counter[Law] = Counter()
+        for query, tariff in (part for b in bundles for part in b.parts):
+            for law in tariff.laws:
+                needed[law] += query.shape[0]
+        return {law: iter(self._noise.draw(law, count)) for law, count in needed.items()}
 
     # --- common questions ---------------------------------------------------------------
 
@@ -180,16 +255,21 @@ class Database:
         error: Any = None,
     ) -> Answer:  # fmt: skip
         """The mean of an expression over the rows where it is known."""
-        query, public = self._mean_query(expression, where, rows, error)
+        query, public = self.mean_query(expression, where, rows, error)
         return self._public_mean(query) if public else self._private_mean(query, expression)
 
-    def _mean_query(
+    def mean_query(
         self, expression: str, where: str | None, rows: Rows | None, error: Any
     ) -> tuple[Query, bool]:
         """A mean over public rows is a sum over a known n; otherwise n is asked for too."""
         node = parse(_one(expression), self.schema)
         plain = Query((expression,), where=where, rows=rows)
         checked = self._check(plain)
+        if checked.axes:
+            raise QueryNotAllowed(
+                "rows=Rows.blocks(...): a mean is one number. Ask db.sum over the blocks, or a "
+                "mean over Rows.sample(...) or Rows.where(...)."
+            )
         if checked.where is None and not node.nullable and node.low != node.high:
             if error is None:
                 return plain, True
@@ -213,13 +293,15 @@ class Database:
             return self._engine.rows
         one = (gridded(literal(1)),)
         counting = replace(checked, axes=(), values=one, mix=None, where=None)
-        return self._engine.sums([counting])[0][0][0]
+        return self._sums([counting])[0][0][0]
 
     def _public_mean(self, query: Query) -> Answer:
         answer = self.ask(query)  # paid before a row is read, and before S is counted
         n = self._public_count(self._check(query))
         if n == 0:
-            raise QueryNotAllowed("rows=: no row is in this public set, so it has no mean.")
+            raise EngineFailed(
+                "rows=: no row is in this public set, so it has no mean. The charge stands."
+            )
         return _scaled(answer, Fraction(1, n))
 
     def _private_mean(self, query: Query, expression: str) -> Answer:
@@ -245,7 +327,7 @@ class Database:
         rows: Rows | None = None, error: Any = None,
     ) -> Table:  # fmt: skip
         """Counts by a column's declared values, or by bins of its declared range."""
-        by = self._histogram_axis(column, bins)
+        by = self.histogram_axis(column, bins)
         answer = self.ask(Query(("1",), by=by, where=where, rows=rows, error=error))
         return answer.table((column,), ("count",))
 
@@ -256,11 +338,12 @@ class Database:
         """Counts by every combination of several columns' values."""
         if isinstance(columns, str) or len(columns) < 1:
             raise QueryNotAllowed(f"columns={columns!r}: want a list such as ['sex', 'region'].")
-        by = tuple(self._histogram_axis(c, None) for c in columns)
+        by = tuple(self.histogram_axis(c, None) for c in columns)
         answer = self.ask(Query(("1",), by=by, where=where, rows=rows, error=error))
         return answer.table(tuple(columns), ("count",))
 
-    def _histogram_axis(self, column: str, bins: int | Sequence[Any] | None) -> str | Bins:
+    def histogram_axis(self, column: str, bins: int | Sequence[Any] | None) -> str | Bins:
+        """The partition a histogram of this column uses."""
         declared = self.schema.get(column)
         if bins is None:
             few = declared is not None and declared.type == "integer" and declared.bounded
@@ -297,11 +380,12 @@ class Database:
     def price(self, query: Query | Sequence[Query] | str) -> Price:
         """What a question would cost. Nothing is spent, no row is read."""
         if isinstance(query, str):
-            raise QueryNotAllowed(
-                "price of SQL: not in this version. Give a sulq.Query, such as "
-                "sulq.Query(values=['1'], where='smoker')."
-            )
-        queries = [query] if isinstance(query, Query) else list(query)
+            queries = list(self._statement(query).queries)
+        elif isinstance(query, Query):
+            queries = [query]
+        else:
+            plan = self._shared(list(query))
+            queries = list(plan.queries if plan is not None else query)
         distinct = {c.text: c for c in (self._check(q) for q in queries)}
         return sum((self._tariff(c).price for c in distinct.values()), Price(0))
 
@@ -354,6 +438,41 @@ class Database:
 
     def __repr__(self) -> str:
         return f"<sulq.Database {self.name!r}: {self.rows:,} rows, {self.budget}>"
+
+
+def _answer(query: CheckedQuery, tariff: Tariff, noisy: list[list[int]], remaining: int) -> Answer:
+    exact = tuple(
+        tuple(x * step for x, step in zip(row, tariff.steps, strict=True)) for row in noisy
+    )
+    stds = tuple(law.std * float(s) for law, s in zip(tariff.laws, tariff.steps, strict=True))
+    first = tariff.laws[0]
+    return Answer(
+        exact,
+        (stds,) * len(exact),
+        cell_labels(query.axes),
+        tuple(r.name for r in query.releases),
+        tariff.price,
+        remaining,
+        lambda level: first.half_width(level) / first.std if first.std else 0.0,
+    )
+
+
+_checked = lru_cache(maxsize=4096)(check)
+
+
+def add_noise(
+    query: CheckedQuery, tariff: Tariff, exact: list[list[int]], noise: dict[Law, Iterator[int]]
+) -> list[list[int]]:
+    """Integers plus integers, once, on the grid the price was set for."""
+    if query.mix is not None:
+        exact = [[dot(m, row) for m in query.mix] for row in exact]
+    return [
+        [
+            x * m + next(noise[law])
+            for x, m, law in zip(row, tariff.multiples, tariff.laws, strict=True)
+        ]
+        for row in exact
+    ]
 
 
 def dot(a: Sequence[int], b: Sequence[int]) -> int:

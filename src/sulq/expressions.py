@@ -98,6 +98,13 @@ class _Reader:
         reader = READERS.get(type(e).__name__)
         if reader is None:
             raise self.refuse(e)
+        known = READ_PARTS | SPECIAL_PARTS.get(type(e).__name__, set())
+        for part, value in e.args.items():
+            if value and part not in known:  # never read past what changes the meaning
+                raise QueryNotAllowed(
+                    f"{shorten(self.text)!r}: {type(e).__name__.lower()} with {part!r} is not "
+                    "allowed in a row function."
+                )
         self.depth += 1
         if self.depth > MAX_DEPTH:
             raise QueryNotAllowed("the expression is nested too deeply.")
@@ -181,6 +188,11 @@ def _in(reader: _Reader, e: Any) -> Node:
     return call("in", reader.read(e.this), *(reader.read(x) for x in e.expressions))
 
 
+def _like(reader: _Reader, e: Any) -> Node:
+    found = call("like", reader.read(e.this), reader.read(e.expression))
+    return call("not", found) if e.args.get("negate") else found
+
+
 def _case(reader: _Reader, e: Any) -> Node:
     subject = reader.read(e.this) if e.args.get("this") is not None else None
     parts: list[Node] = []
@@ -257,6 +269,17 @@ def _part(name: str) -> Callable[[_Reader, Any], Node]:
     return lambda reader, e: call("part", reader.read(e.this), literal(name))
 
 
+def _trunc(reader: _Reader, e: Any) -> Node:
+    unit = e.args.get("unit")
+    name = unit.name.lower() if unit is not None else "day"
+    return call("trunc", reader.read(e.this), literal(name))
+
+
+def _width_bucket(reader: _Reader, e: Any) -> Node:
+    parts = (e.args.get(n) for n in ("this", "min_value", "max_value", "num_buckets"))
+    return call("width_bucket", *(reader.read(p) for p in parts if p is not None))
+
+
 def _date_diff(reader: _Reader, e: Any) -> Node:
     unit = e.args.get("unit")
     if unit is None or unit.name.lower() not in ("day", "days"):
@@ -306,7 +329,7 @@ READERS: dict[str, Callable[[_Reader, Any], Node]] = {
     "Is": _is,
     "Between": _between,
     "In": _in,
-    "Like": _plain("like"),
+    "Like": _like,
     "And": _plain("and"),
     "Or": _plain("or"),
     "Not": _plain("not"),
@@ -323,10 +346,36 @@ READERS: dict[str, Callable[[_Reader, Any], Node]] = {
     "Upper": _plain("upper"),
     "Extract": _extract,
     "DateDiff": _date_diff,
+    "TimestampTrunc": _trunc,
+    "DateTrunc": _trunc,
+    "WidthBucket": _width_bucket,
     "Anonymous": _anonymous,
     "DayOfWeek": _part("dayofweek"),
     "DayOfYear": _part("dayofyear"),
     **{name.capitalize(): _part(name) for name in PARTS if not name.startswith("dayof")},
+}
+
+# The parts of sqlglot's nodes that a reader looks at, or that say nothing more.
+READ_PARTS = {"this", "expression", "expressions"}
+SPECIAL_PARTS = {
+    "Between": {"low", "high"},
+    "Case": {"ifs", "default"},
+    "Cast": {"to"},
+    "Coalesce": {"is_nvl", "is_null"},
+    "Column": {"table", "db", "catalog"},
+    "DateDiff": {"unit", "big_int", "date_part_boundary"},
+    "DateTrunc": {"unit", "input_type_preserved"},
+    "Div": {"typed", "safe"},
+    "Greatest": {"ignore_nulls"},
+    "If": {"true", "false"},
+    "In": {"query", "unnest"},
+    "Least": {"ignore_nulls"},
+    "Like": {"negate"},
+    "Literal": {"is_string"},
+    "Round": {"decimals"},
+    "TimestampTrunc": {"unit", "input_type_preserved"},
+    "TryCast": {"to", "safe"},
+    "WidthBucket": {"min_value", "max_value", "num_buckets"},
 }
 
 HINTS = {

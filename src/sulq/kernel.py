@@ -11,7 +11,7 @@ import datetime
 import hashlib
 import math
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from functools import lru_cache, reduce
 from typing import Any, NamedTuple
 
@@ -26,6 +26,8 @@ from sulq.values import Dense, Value
 
 Array = NDArray[Any]
 EPOCH = np.datetime64("1970-01-01", "D")
+PER_SECOND = {"s": 1, "ms": 10**3, "us": 10**6, "ns": 10**9}
+EPOCH_DAY = datetime.date(1970, 1, 1).toordinal()
 
 
 class Vector(NamedTuple):
@@ -91,17 +93,15 @@ def arrow_vector(array: Any) -> Vector:
     if pa.types.is_null(kind):
         return Vector(np.zeros(len(array)), valid)
     if pa.types.is_timestamp(kind):
-        array = array.cast(pa.timestamp("us", tz=kind.tz)).cast(pa.timestamp("us"))
         whole = np.asarray(pc.fill_null(array.cast(pa.int64()), 0).to_numpy(zero_copy_only=False))
-        return Vector(whole // 86_400_000_000, valid)
+        day = whole // (86_400 * PER_SECOND[kind.unit])
+        endless = np.abs(whole) == 2**63 - 1  # how infinity is stored
+        return Vector(np.where(endless, np.sign(whole) * LARGEST, day), valid)
     if pa.types.is_date(kind):
         array = array.cast(pa.date32()).cast(pa.int32()).cast(pa.int64())
     elif pa.types.is_decimal(kind):
         array = array.cast(pa.float64())
-    elif pa.types.is_uint64(kind):
-        array = pc.min_element_wise(array, pa.scalar(2**63 - 1, pa.uint64())).cast(pa.int64())
-        array = pc.if_else(pa.array(valid), array, None)
-    elif pa.types.is_integer(kind):
+    elif pa.types.is_integer(kind) and not pa.types.is_uint64(kind):
         array = array.cast(pa.int64())
     elif pa.types.is_floating(kind):
         array = array.cast(pa.float64())
@@ -118,15 +118,19 @@ def read(array: Any, column: Column) -> Vector:
     raw = array if isinstance(array, Vector) else arrow_vector(array)
     data, valid = raw
     low: Any
+    words = column.type == "text" or isinstance((column.values or (0,))[0], str)
+    if words and data.dtype != object:  # a frame's column without any value has no type
+        data = np.full(len(data), "", dtype=object)
     if column.type == "boolean":
         if data.dtype != bool:
             valid = valid & ((data == 0) | (data == 1))
             data = data == 1
         data = data & valid
     elif column.type == "category":
-        known = np.isin(data, np.array(column.values, dtype=data.dtype if len(data) else None))
-        valid = valid & known
-        data = np.where(valid, data, np.array("" if data.dtype == object else 0, data.dtype))
+        if not words:
+            data, valid = _whole(data, valid & (data == np.trunc(data)))
+        valid = valid & np.isin(data, np.array(column.values, dtype=data.dtype))
+        data = np.where(valid, data, np.array("" if words else 0, data.dtype))
     elif column.type in ("integer", "date"):
         data, valid = _whole(data, valid)
         low, high = _ends(column)
@@ -152,6 +156,8 @@ def _whole(data: Array, valid: Array) -> Vector:
         valid = valid & ~np.isnan(data)
         data = np.clip(np.where(valid, data, 0.0), -LARGEST, LARGEST)
         data = _half_away(data)
+    elif data.dtype == np.uint64:
+        data = np.minimum(data, np.uint64(2**63 - 1))
     return Vector(data.astype(np.int64), valid)
 
 
@@ -214,7 +220,7 @@ def _rounding(f: Callable[[Array], Array]) -> Operation:
 
 def _half_away(x: Array) -> Array:
     whole = np.trunc(x)
-    return whole + np.copysign(np.abs(x - whole) >= 0.5, x)
+    return np.asarray(whole + np.copysign(np.abs(x - whole) >= 0.5, x))
 
 
 def _and(node: Node, *args: Vector) -> Vector:
@@ -316,6 +322,23 @@ def _part(node: Node, a: Vector) -> Vector:
     return Vector(np.clip(found, int(node.low), int(node.high)), a.valid)
 
 
+def _trunc(node: Node, a: Vector) -> Vector:
+    dates = EPOCH + a.data.astype("timedelta64[D]")
+    months = dates.astype("datetime64[M]").astype(np.int64)
+    by: dict[str, Callable[[], Array]] = {
+        "day": lambda: a.data,
+        "week": lambda: a.data - (a.data + 3) % 7,
+        "month": lambda: _first_day(months),
+        "quarter": lambda: _first_day(months - months % 3),
+        "year": lambda: _first_day(months - months % 12),
+    }
+    return Vector(np.maximum(by[node.value](), int(node.low)), a.valid)
+
+
+def _first_day(months: Array) -> Array:
+    return np.asarray(months.astype("datetime64[M]").astype("datetime64[D]").astype(np.int64))
+
+
 def _power_defined(a: Array, b: Array) -> Array:
     return np.asarray(~(((a < 0) & (b != np.floor(b))) | ((a == 0) & (b < 0))))
 
@@ -360,6 +383,7 @@ OPERATIONS: dict[str, Operation] = {
     "lower": _texts(lambda x: x.translate(_SMALL), object),
     "upper": _texts(lambda x: x.translate(_CAPITAL), object),
     "part": _part,
+    "trunc": _trunc,
     "days": _strict(np.subtract),
     "shift": _strict(np.add),
 }
@@ -376,16 +400,24 @@ def grid(value: Value, found: Vector) -> NDArray[np.int64]:
         inside = np.clip(data, value.low / factor, value.high / factor)
         data = np.floor(inside * factor + 0.5)
     whole = np.clip(data.astype(np.int64), value.low, value.high)
-    return np.where(found.valid, whole, 0)
+    missing = 0 if value.node.nullable else min(max(0, value.low), value.high)
+    return np.where(found.valid, whole, missing)
 
 
-def key_numbers(raw: Vector) -> NDArray[np.int64]:
+def key_numbers(array: Any, key: Column) -> NDArray[np.int64]:
     """The key mod 2^31 - 1; text by the first 7 hex digits of its md5; missing is 0."""
+    import pyarrow as pa
+
+    if pa.types.is_decimal(getattr(array, "type", None)):  # 128-bit whole numbers
+        return np.array([int(x or 0) % PRIME for x in array.to_pylist()], dtype=np.int64)
+    raw = array if isinstance(array, Vector) else arrow_vector(array)
+    if raw.data.dtype.kind == "f":
+        raw = read(raw, key)
     if raw.data.dtype == object:
         digests = (hashlib.md5(x.encode(), usedforsecurity=False).hexdigest() for x in raw.data)
         found = np.fromiter((int(d[:7], 16) for d in digests), dtype=np.int64, count=len(raw.data))
     else:
-        found = raw.data.astype(np.int64) % PRIME
+        found = (raw.data % PRIME).astype(np.int64)
     return np.where(raw.valid, found, 0)
 
 
@@ -393,9 +425,7 @@ def hashed(batch: Batch, a: int, b: int) -> NDArray[np.int64]:
     """(a*k + b) mod (2^31 - 1) of every row's key."""
     key = batch.schema.key
     assert key is not None
-    raw = batch.raw[key.name]
-    k = key_numbers(raw if isinstance(raw, Vector) else arrow_vector(raw))
-    return np.asarray((a * k + b) % PRIME)
+    return np.asarray((a * key_numbers(batch.raw[key.name], key) + b) % PRIME)
 
 
 def scaled(batch: Batch, columns: tuple[str, ...]) -> NDArray[np.float64]:
@@ -419,14 +449,15 @@ def _expression_cells(axis: Axis, batch: Batch) -> NDArray[np.int64]:
     assert axis.node is not None
     found = batch.evaluate(axis.node)
     other = len(axis.labels) - 1
-    if found.data.dtype == object or axis.node.op == "column":
-        number = {label: i for i, label in enumerate(axis.labels)}
-        keys, inverse = np.unique(found.data, return_inverse=True)
-        codes = np.array([number.get(k, other) for k in keys.tolist()], dtype=np.int64)
-        cells = codes[inverse] if len(codes) else np.zeros(batch.rows, dtype=np.int64)
-    else:
-        cells = np.clip(found.data.astype(np.int64) - int(axis.node.low), 0, other)
+    number = {_data(label): i for i, label in enumerate(axis.labels)}
+    keys, inverse = np.unique(found.data, return_inverse=True)
+    codes = np.array([number.get(k, other) for k in keys.tolist()], dtype=np.int64)
+    cells = codes[inverse] if len(codes) else np.zeros(batch.rows, dtype=np.int64)
     return np.where(found.valid, cells, other)
+
+
+def _data(label: Any) -> Any:
+    return days(label) if isinstance(label, datetime.date) else label
 
 
 def _bin_cells(axis: Axis, batch: Batch) -> NDArray[np.int64]:
@@ -449,8 +480,12 @@ def _block_cells(axis: Axis, batch: Batch) -> NDArray[np.int64]:
 def _nearest_cells(axis: Axis, batch: Batch) -> NDArray[np.int64]:
     # |y - c|^2 = |y|^2 - 2 y.c + |c|^2 in whole numbers below 2^53, so any order is exact.
     centres = np.array(axis.detail, dtype=np.float64)
-    gap = (centres**2).sum(axis=1) - 2.0 * (scaled(batch, axis.columns) @ centres.T)
-    return np.asarray(gap.argmin(axis=1), dtype=np.int64)
+    y, lengths2 = scaled(batch, axis.columns), (centres**2).sum(axis=1)
+    cells = np.empty(batch.rows, dtype=np.int64)
+    step = max(1, 2**22 // len(centres))  # rows at a time, so that memory stays small
+    for i in range(0, batch.rows, step):
+        cells[i : i + step] = (lengths2 - 2.0 * (y[i : i + step] @ centres.T)).argmin(axis=1)
+    return cells
 
 
 def _side_cells(axis: Axis, batch: Batch) -> NDArray[np.int64]:
@@ -461,7 +496,7 @@ def _side_cells(axis: Axis, batch: Batch) -> NDArray[np.int64]:
 
 def _leaf_cells(axis: Axis, batch: Batch) -> NDArray[np.int64]:
     cells = np.zeros(batch.rows, dtype=np.int64)
-    for number, path in enumerate(axis.detail):
+    for number, path in reversed(list(enumerate(axis.detail))):  # the first that holds wins
         if path is not None:
             cells[batch.true(path)] = number
     return cells
@@ -497,6 +532,13 @@ class Matrix:
     def __init__(self, shape: tuple[int, int]) -> None:
         self.shape = shape
         self.total: dict[tuple[int, int], int] = {}
+        self.seen: set[tuple[int, Any]] = set()
+
+    def see(self, cell: int, name: Any) -> None:
+        """Count a person once in a cell."""
+        if (cell, name) not in self.seen:
+            self.seen.add((cell, name))
+            self.total[cell, 0] = self.total.get((cell, 0), 0) + 1
 
     def add(self, cells: Array, values: Array) -> None:
         """Add a part: which cells, and their integers below 2^63."""
@@ -525,7 +567,10 @@ def add_batch(
     for axis in query.axes:
         cells = cells * len(axis.labels) + cell_numbers(axis, batch)
     if isinstance(query.values, Dense):
-        _add_dense(query.values, batch, member, cells, matrix)
+        if query.values.kind == "people":
+            _add_people(query.values, batch, member, cells, matrix)
+        else:
+            _add_dense(query.values, batch, member, cells, matrix)
         return
     columns = [grid(v, batch.evaluate(v.node))[member] for v in query.values]
     _add_columns(columns, cells[member], matrix, None if counts is None else counts[member])
@@ -559,6 +604,16 @@ def _weighted(slot: Array, column: Array, counts: Array, size: int) -> list[int]
     for s, x, c in zip(slot.tolist(), column.tolist(), counts.tolist(), strict=True):
         exact[s] += x * c
     return exact
+
+
+def _add_people(dense: Dense, batch: Batch, member: Array, cells: Array, matrix: Matrix) -> None:
+    """Remember who was seen in each cell; nobody counts twice, the unnamed not at all."""
+    raw = batch.raw[dense.columns[0]]
+    found = raw if isinstance(raw, Vector) else arrow_vector(raw)
+    member = member & found.valid
+    names = found.data
+    for cell, name in zip(cells[member].tolist(), names[member].tolist(), strict=True):
+        matrix.see(cell, name)
 
 
 def _add_dense(dense: Dense, batch: Batch, member: Array, cells: Array, matrix: Matrix) -> None:
@@ -614,6 +669,69 @@ def true_cells(node: Node, schema: Schema) -> tuple[int, ...]:
         raw[column.name] = Vector(data.astype(bool) if column.type == "boolean" else data, valid)
     batch = Batch(raw, schema.cell_count, schema)
     return tuple(np.flatnonzero(batch.true(node)).tolist())
+
+
+@lru_cache(maxsize=256)
+def reachable(node: Node, schema: Schema) -> tuple[Any, ...] | None:
+    """Every value an expression over few-valued columns can have; None where it may be missing.
+
+    Found from the declarations alone. None instead of a tuple: too many combinations.
+    """
+    batch = domain_batch(tuple(sorted(node.columns())), schema, 2**16)
+    if batch is None:
+        return None
+    found = batch.evaluate(node)
+    values = sorted(set(found.data[found.valid].tolist()))
+    if node.type == "date":
+        values = [datetime.date.fromordinal(EPOCH_DAY + v) for v in values]
+    return (*values, *([None] if node.nullable else []))
+
+
+def domain_batch(names: tuple[str, ...], schema: Schema, most: int) -> Batch | None:
+    """Every combination of values these columns can have as declared, once each."""
+    domains = {name: _domain(schema[name]) for name in names}
+    size = math.prod(len(d.data) if d is not None else most + 1 for d in domains.values())
+    if size > most:
+        return None
+    raw: dict[str, Vector] = {}
+    repeat = 1
+    for name, d in domains.items():
+        assert d is not None
+        at = np.arange(size) // repeat % len(d.data)
+        raw[name] = Vector(d.data[at], d.valid[at])
+        repeat *= len(d.data)
+    return Batch(raw, size, schema)
+
+
+def _domain(column: Column) -> Vector | None:
+    """Every value a column can have as declared, then a missing one."""
+    if column.listed is not None:
+        blank: Any = "" if isinstance(column.listed[0], str) else column.listed[0]
+        kind: Any = object if blank == "" else None
+        data = np.array([*column.listed, blank], dtype=kind)
+    elif column.type in ("integer", "date") and column.bounded:
+        low, high = _ends(column)
+        if high - low >= 2**16:
+            return None
+        data = np.append(np.arange(low, high + 1), low)
+    else:
+        return None
+    if not column.nullable and column.type != "category":
+        return Vector(data[:-1], np.ones(len(data) - 1, dtype=bool))
+    return Vector(data, np.arange(len(data)) < len(data) - 1)
+
+
+def vectors_of(queries: Sequence[CheckedQuery], schema: Schema) -> int:
+    """How many row vectors a batch holds while these queries are evaluated."""
+    names: set[str] = set()
+    texts: set[str] = set()
+    for query in queries:
+        names |= needed_columns(query, schema)
+        roots = [query.rows, query.where, *(a.node for a in query.axes)]
+        roots += [path for a in query.axes if a.kind == "leaf" for path in a.detail]
+        roots += [] if isinstance(query.values, Dense) else [v.node for v in query.values]
+        texts |= {node.text for root in roots if root is not None for node in root.walk()}
+    return len(names) + len(texts)
 
 
 def rows_at_most(width: int) -> int:

@@ -207,7 +207,7 @@ _found = (
     .where(CHARGES.c.epoch == select(HEAD.c.epoch).scalar_subquery())
 )
 _answered = (
-    select(CHARGES.c.number, _ANSWERS.c.body)
+    select(CHARGES.c.number, CHARGES.c.epoch, _ANSWERS.c.body)
     .outerjoin(_ANSWERS, _ANSWERS.c.number == CHARGES.c.answer)
     .where(CHARGES.c.number.in_(bindparam("numbers", expanding=True)))
 )
@@ -382,10 +382,12 @@ class Ledger:
 
     def _start(self) -> None:
         """Believe nothing: walk the chain, compare the tables, then the mark outside."""
+        # The mark first: another process may charge and mark while the chain is walked.
+        mark = self._seal.marked() if self._seal is not None else None
         with self._reading() as connection:
             replay = _audit(connection)
             if self._seal is not None:
-                self._seal.check(replay.head.number, lambda n: _hash_of(connection, n))
+                self._seal.check_mark(mark, replay.head.number, lambda n: _hash_of(connection, n))
         self._seen, self._epoch = replay.head, replay.head.epoch
         self.terms, self.cells, self.total = replay.terms, replay.cells, replay.total
         self.name = replay.name
@@ -523,6 +525,7 @@ class Ledger:
         charges: dict[str, Charge],
         bound: dict[str, str],
     ) -> list[Charge]:
+        fresh_ids = [r for r in requests if r.id is not None and _bind(bound, r)]
         new: dict[str, Request] = {}
         for request in requests:
             if _key(request) not in charges:
@@ -530,9 +533,8 @@ class Ledger:
         spending = self._afford(page, new.values())
         for key, request in new.items():
             charges[key] = self._append_charge(page, request, spending)
-        for request in requests:
-            if request.id is not None and _bind(bound, request):
-                self._append_id(page, request, charges[_key(request)])
+        for request in fresh_ids:
+            self._append_id(page, request, charges[_key(request)])
         page.head = replace(page.head, base=spending.base, most=spending.most)
         return [charges[_key(request)] for request in requests]
 
@@ -598,7 +600,15 @@ class Ledger:
         with self._writing(EngineFailed) as page:
             numbers = {"numbers": sorted({number for number, _ in answers})}
             rows = page.connection.execute(_answered, numbers)
-            stored = {number: _answer_in(body) for number, body in rows}
+            stored = {}
+            for number, epoch, body in rows:
+                stored[number] = _answer_in(body)
+                if epoch > self._epoch and body is None:
+                    raise EngineFailed(
+                        f"{self.name!r} was refreshed by another process, so an answer about the "
+                        "old rows is not kept. The charge stands, asking again does not pay "
+                        "again. Open the database again."
+                    )
             kept = []
             for number, text in answers:
                 if number not in stored:
@@ -669,15 +679,15 @@ class Ledger:
 
     def entries(self) -> Iterator[Entry]:
         """Every entry of the chain, oldest first."""
+        with self._reading() as connection:
+            last = _read_head(connection).number
         first = 0
-        while True:
+        while first <= last:
             with self._reading() as connection:
                 rows = _entries(connection, first)
-            if not rows:
-                return
             for row in rows:
                 yield Entry(row.number, row.kind, json.loads(row.body), row.previous, row.hash)
-            first = rows[-1].number + 1
+            first += max(len(rows), 1)
 
     def verify(self) -> int:
         """Walk the whole chain and compare the tables with it; give the number of entries."""
@@ -697,8 +707,11 @@ def _entries(connection: Connection, first: int) -> Sequence[Row[Any]]:
 
 
 def _walk(connection: Connection, first: int) -> Iterator[Row[Any]]:
+    """Every entry from this one on, in pages; a damaged file may not send it in circles."""
     while rows := _entries(connection, first):
         yield from rows
+        if rows[-1].number < first:
+            raise _damaged(first, "is out of place")
         first = rows[-1].number + 1
 
 

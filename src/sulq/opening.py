@@ -5,11 +5,12 @@ from __future__ import annotations
 import os
 import warnings
 from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from sulq.database import Database
-from sulq.errors import PromiseError, Refused, SchemaError, SourceChanged
+from sulq.errors import LedgerDamaged, PromiseError, Refused, SchemaError, SourceChanged
 from sulq.noise import SystemNoise
 from sulq.price import PRICINGS
 from sulq.promise import Promise
@@ -31,7 +32,10 @@ class Guard:
         self._path = source.path
         self._seal = seal
         self._version = self._look()
-        self._fingerprint = seal.fingerprint(self._place(source)) if seal else None
+        self._origin = source.facts["fingerprint"] if source.facts else None
+        self._fingerprint = self._origin or (
+            seal.fingerprint(self._place(source)) if seal else None
+        )
 
     @staticmethod
     def _place(source: Source) -> Any:
@@ -55,7 +59,9 @@ class Guard:
             if version == self._version:
                 return
             same = (
-                self._seal is not None and self._seal.fingerprint(self._path) == self._fingerprint
+                self._seal is not None
+                and self._origin is None
+                and self._seal.fingerprint(self._path) == self._fingerprint
             )
         except FileNotFoundError:
             same = False
@@ -99,10 +105,12 @@ def open(
     promise = _promise(epsilon, delta, queries, noise, guarantee)
     if pricing not in PRICINGS:
         raise PromiseError(f"pricing={pricing!r}, want one of {', '.join(PRICINGS)}.")
-    found = open_source(source, table, name)
-    declared = _declared(schema, source)
+    found = _settled(open_source(source, table, name))
+    declared = _declared(schema, source, found)
     running = _engine(found, declared, engine)
     where = str(ledger) if ledger is not None else found.ledger
+    if running.schema.unit is not None:
+        promise = replace(promise, subject="person")
     book, guard = _ledger(where, found, running, promise, pricing)
     return Database(running, promise, book, SystemNoise(), guard, pricing=pricing, name=found.name)
 
@@ -118,7 +126,9 @@ def _promise(
     return Promise(epsilon, delta, queries, noise, guarantee)
 
 
-def _declared(schema: Any, source: Any) -> Schema | None:
+def _declared(schema: Any, source: Any, found: Source) -> Schema | None:
+    if found.facts is not None:
+        return _of_store(found, schema)
     if schema is not None:
         return Schema.load(schema)
     if hasattr(source, "ndim") and hasattr(source, "dtype"):
@@ -143,12 +153,59 @@ def _engine(source: Source, schema: Schema | None, engine: str | None) -> Engine
     return running
 
 
+def _of_store(found: Source, schema: Any) -> Schema:
+    """A store was made with one schema and has no other."""
+    assert found.facts is not None
+    own = Schema.load(found.facts["schema"])
+    if schema is not None:
+        asked = Schema.load(schema)
+        same = asked.with_types({c.name: c.type for c in own.columns})
+        if same.to_json() != own.to_json():
+            raise SchemaError(
+                f"{found.name!r} was encoded with another schema. Leave schema out, or encode "
+                "the rows again."
+            )
+    return own
+
+
+def encode(
+    source: Any,
+    schema: Schema | str | Path | Mapping[str, Any] | None,
+    path: str | Path,
+    *,
+    ledger: str | Path | None = None,
+    table: str | None = None,
+    name: str | None = None,
+) -> Path:
+    """Write rows to an encoded store, on which private sums are plain integer sums.
+
+    The store goes on with the ledger of the rows it was made from.
+    """
+    from sulq.engines.duckdb import DuckDBEngine
+    from sulq.seal import Seal
+
+    found = _settled(open_source(source, table, name))
+    where = str(ledger) if ledger is not None else found.ledger
+    out = Path(path).resolve()
+    if out.suffix != ".sulq":
+        raise SchemaError(f"path={str(path)!r}: the name of a store ends in .sulq.")
+    if where == MEMORY:
+        raise Refused("ledger: name the ledger file that the store's spending goes to.")
+    facts = {
+        "name": found.name,
+        "ledger": os.path.relpath(Path(where).resolve(), out.parent),
+        "fingerprint": Guard(found, Seal.open(where)).fingerprint,
+    }
+    DuckDBEngine.write_store(found, _declared(schema, source, found), out, facts)
+    return out
+
+
 def _ledger(
     where: str, source: Source, engine: Engine, promise: Promise, pricing: str
 ) -> tuple[Ledger, Guard]:
     """Open or begin the ledger; the same data under another name is recognised."""
     from sulq.ledger import Ledger
-    from sulq.seal import Seal
+    from sulq.seal import Seal, folder_lock
 
     terms = terms_of(engine, promise, pricing)
     facts: dict[str, Any] = {
@@ -170,18 +227,48 @@ def _ledger(
     seal = Seal.open(path)
     guard = Guard(source, seal)
     assert guard.fingerprint is not None
-    other = seal.known(guard.fingerprint)
+    # Held from looking to remembering: of two openings at once, one finds the other's.
+    with folder_lock(seal.folder):
+        _check_unclaimed(seal, guard.fingerprint)
+        before = seal.current()
+        if before is not None and path.exists() and before != guard.fingerprint:
+            raise changed(source.path)
+        book = Ledger.open(path, seal=seal, **facts)
+        if before is None and book.history():
+            book.close()
+            raise _unsealed(path)
+        seal.remember(guard.fingerprint)
+    return book, guard
+
+
+def _check_unclaimed(seal: Seal, fingerprint: str) -> None:
+    """Raise if another ledger of the folder is about these rows."""
+    other = seal.known(fingerprint)
     if other is not None:
         raise Refused(
             f"these rows already have a ledger in this folder, {other!r}. Nothing was charged.\n"
             f"Continue it with ledger={other!r}, so that what was spent stays spent."
         )
-    before = seal.current()
-    if before is not None and path.exists() and before != guard.fingerprint:
-        raise changed(source.path)
-    book = Ledger.open(path, seal=seal, **facts)
-    seal.remember(guard.fingerprint)
-    return book, guard
+
+
+def _unsealed(path: Path) -> LedgerDamaged:
+    return LedgerDamaged(
+        f"The ledger {path.name!r} has charges, but the folder '.sulq' beside it does not know "
+        "which rows they were about: it was lost, or the ledger was brought here alone. Nothing "
+        "is answered.\nRestore the folder with the ledger, or run `sulq refresh`: it is logged, "
+        "and what was spent stays spent."
+    )
+
+
+def _settled(source: Source) -> Source:
+    """Refuse a DuckDB file with rows still in its write-ahead log, where no fingerprint sees."""
+    if source.kind == "duckdb" and Path(f"{source.path}.wal").exists():
+        raise SourceChanged(
+            f"{source.name!r} has changes that are not in its file yet, in a .wal beside it. "
+            "Nothing was charged.\nRun CHECKPOINT in DuckDB, or close the program that writes "
+            "to it, and open it again."
+        )
+    return source
 
 
 def refresh(
@@ -198,9 +285,9 @@ def refresh(
     The public columns and their values must stay, since spending is kept by them.
     """
     from sulq.ledger import Ledger
-    from sulq.seal import Seal
+    from sulq.seal import Seal, folder_lock
 
-    found = open_source(source, table, name)
+    found = _settled(open_source(source, table, name))
     where = Path(str(ledger) if ledger is not None else found.ledger)
     seal = Seal.open(where)
     book = Ledger.reopen(where, seal=seal)
@@ -210,12 +297,26 @@ def refresh(
     recorded = dict(book.terms["promise"])
     pricing = recorded.pop("pricing")
     promise = Promise.from_json(recorded)
-    book.renew(
-        terms_of(running, promise, pricing), {"reason": reason}, cells=running.schema.cell_count
-    )
+    _check_cells(Schema.load(book.terms["schema"]), running.schema)
     assert guard.fingerprint is not None
-    seal.remember(guard.fingerprint)
+    with folder_lock(seal.folder):
+        _check_unclaimed(seal, guard.fingerprint)
+        book.renew(
+            terms_of(running, promise, pricing), {"reason": reason}, cells=running.schema.cell_count
+        )
+        seal.remember(guard.fingerprint)
     return Database(running, promise, book, SystemNoise(), guard, pricing=pricing, name=found.name)
+
+
+def _check_cells(old: Schema, new: Schema) -> None:
+    """Spending is kept by the place of each public value, so these must stay as they are."""
+    before, after = ([(c.name, c.listed) for c in s.cell_columns] for s in (old, new))
+    if before != after:
+        raise SchemaError(
+            f"public columns {after} but the ledger has {before}: what each cell spent could not "
+            "be carried over. Nothing was charged.\nKeep the public columns, their values and "
+            "their order."
+        )
 
 
 def terms_of(engine: Engine, promise: Promise, pricing: str) -> dict[str, Any]:

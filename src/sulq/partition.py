@@ -18,7 +18,7 @@ from sulq.errors import QueryNotAllowed
 from sulq.expressions import parse, shorten
 from sulq.query import Bins, Blocks, Leaf, NearestCentre, Side
 from sulq.schema import Schema
-from sulq.tree import Node, call, days, literal
+from sulq.tree import HUGE, Node, call, days, literal
 
 PRIME = 2**31 - 1  # of the block arithmetic
 DENSE = 16  # what speaks of several columns cuts [0, 1] into 2**DENSE steps
@@ -100,10 +100,9 @@ def _expression_axis(text: str, schema: Schema) -> Axis:
         return _bins(Bins(node.value, schema[node.value].bins or ()), schema)
     elif node.type == "boolean":
         labels = (False, True, *([None] if node.nullable else []))
-    elif node.type == "integer" and node.bounded and node.high - node.low < FEW:
-        whole = range(int(node.low), int(node.high) + 1)
-        labels = (*whole, *([None] if node.nullable else []))
     else:
+        labels = _few_labels(node, schema) or ()
+    if not labels:
         raise QueryNotAllowed(
             f"by={shorten(text)!r} has no list of values known beforehand. Use a category, a "
             f"Boolean, a whole number with at most {FEW:,} values, or "
@@ -112,18 +111,32 @@ def _expression_axis(text: str, schema: Schema) -> Axis:
     return Axis("expression", labels, _is_public(node, schema), node.text, node)
 
 
+def _few_labels(node: Node, schema: Schema) -> tuple[Any, ...] | None:
+    """The values a whole number, date or text can have, if the declarations say so."""
+    from sulq.kernel import reachable
+
+    if node.op != "column" and node.type in ("integer", "date", "text"):
+        found = reachable(node, schema)
+        if found is not None:
+            return found if len(found) <= MAX_LABELS else None
+    if node.type == "integer" and node.bounded and node.high - node.low < FEW:
+        whole = range(int(node.low), int(node.high) + 1)
+        return (*whole, *([None] if node.nullable else []))
+    return None
+
+
 def _quoted(name: str) -> str:
     return '"' + name.replace('"', '""') + '"'
 
 
 def _bins(part: Bins, schema: Schema) -> Axis:
     column = schema.get(part.column)
-    node = parse(_quoted(column.name) if column else part.column, schema)
+    node = parse(_quoted(column.name) if column else str(part.column), schema)
     if node.type not in ("integer", "number", "date"):
         raise QueryNotAllowed(f"bins of {part.column!r}: want a number or a date.")
     try:
         edges = [_edge(e, node.type) for e in part.edges]
-    except (TypeError, ValueError):
+    except (TypeError, ValueError, OverflowError):
         raise QueryNotAllowed(f"bins of {part.column!r}: edges must be {node.type}s.") from None
     if len(edges) < 2 or any(not a < b for a, b in itertools.pairwise(edges)):
         raise QueryNotAllowed(f"bins of {part.column!r}: give at least two rising edges.")
@@ -169,7 +182,7 @@ def blocks_axis(part: Blocks, schema: Schema) -> Axis:
 
 def scaled_columns(columns: tuple[str, ...], schema: Schema, what: str) -> tuple[str, ...]:
     """Columns that can be put on [0, 1] by their declared bounds."""
-    if isinstance(columns, str) or not 1 <= len(columns) <= MAX_DENSE:
+    if not isinstance(columns, tuple) or not 1 <= len(columns) <= MAX_DENSE:
         raise QueryNotAllowed(f"{what}: want a list of 1 to {MAX_DENSE:,} columns.")
     names = []
     for name in columns:
@@ -196,14 +209,15 @@ def grid_point(value: Any, what: str, most: int = 4) -> int:
     """A coordinate as an integer number of steps 2**-DENSE."""
     if isinstance(value, bool) or not isinstance(value, int | float) or not abs(value) <= most:
         raise QueryNotAllowed(f"{what}: {value!r} is not a number between -{most} and {most}.")
-    return int(round(Fraction(value) * 2**DENSE))
+    steps: int = round(Fraction(value) * 2**DENSE)
+    return steps
 
 
 def _nearest(part: NearestCentre, schema: Schema) -> Axis:
     columns = scaled_columns(part.columns, schema, "NearestCentre")
-    if not 1 <= len(part.centres) <= 10_000:
+    if not isinstance(part.centres, tuple) or not 1 <= len(part.centres) <= 10_000:
         raise QueryNotAllowed("NearestCentre: want 1 to 10,000 centres.")
-    if any(len(c) != len(columns) for c in part.centres):
+    if any(not isinstance(c, tuple) or len(c) != len(columns) for c in part.centres):
         raise QueryNotAllowed(f"NearestCentre: each centre needs {len(columns)} coordinates.")
     centres = tuple(tuple(grid_point(x, "NearestCentre") for x in c) for c in part.centres)
     labels = tuple(range(len(centres)))
@@ -213,12 +227,12 @@ def _nearest(part: NearestCentre, schema: Schema) -> Axis:
 
 def _side(part: Side, schema: Schema) -> Axis:
     columns = scaled_columns(part.columns, schema, "Side")
-    if len(part.weights) != len(columns):
+    if not isinstance(part.weights, tuple) or len(part.weights) != len(columns):
         raise QueryNotAllowed(f"Side: want {len(columns)} weights, one per column.")
-    try:
-        numbers = [Fraction(x) for x in (*part.weights, part.bias)]
-    except (TypeError, ValueError, OverflowError):
-        raise QueryNotAllowed("Side: weights and bias must be finite numbers.") from None
+    given = (*part.weights, part.bias)
+    if not all(isinstance(x, int | float) and abs(x) <= HUGE for x in given):
+        raise QueryNotAllowed("Side: weights and bias must be finite numbers.")
+    numbers = [Fraction(x) for x in given]
     largest = max(abs(x) for x in numbers) or Fraction(1)
     grid = tuple(round(x / largest * 2**DENSE) for x in numbers)  # only the direction matters
     text = f"(side {columns} {grid})"
@@ -226,12 +240,15 @@ def _side(part: Side, schema: Schema) -> Axis:
 
 
 def _leaf(part: Leaf, schema: Schema) -> Axis:
-    try:
-        tree = json.loads(part.tree)
-    except (json.JSONDecodeError, RecursionError):
-        raise QueryNotAllowed("Leaf: the tree is not JSON.") from None
+    tree = json.loads(part.tree)
     leaves: list[tuple[Node, ...]] = []
-    _paths(tree, (), schema, leaves)
+    try:
+        _paths(tree, (), schema, leaves)
+    except (TypeError, ValueError):
+        raise QueryNotAllowed(
+            'Leaf: a node is None, {"column", "threshold", "below", "above"} or {"column", '
+            '"branches": [[value, tree], ...], "other"}.'
+        ) from None
     public = all(_is_public(node, schema) for path in leaves for node in path)
     used = sorted({name for path in leaves for node in path for name in node.columns()})
     text = f"(leaf {json.dumps(tree, sort_keys=True)})"
@@ -256,12 +273,12 @@ def _paths(tree: Any, path: tuple[Node, ...], schema: Schema, out: list[tuple[No
         _paths(tree.get("below"), (*path, call("not", above)), schema, out)
         _paths(tree.get("above"), (*path, above), schema, out)
         return
-    rest: tuple[Node, ...] = ()
+    rest: list[Node] = []
     for value, branch in tree.get("branches", ()):
         here = _sure(call("eq", node, _literal(value)))
         _paths(branch, (*path, here), schema, out)
-        rest += (call("not", here),)
-    _paths(tree.get("other"), (*path, *rest), schema, out)
+        rest.append(call("not", here))
+    _paths(tree.get("other"), (*path, call("and", *rest)) if rest else path, schema, out)
 
 
 def _sure(test: Node) -> Node:

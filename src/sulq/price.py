@@ -66,7 +66,7 @@ def tariff_of(query: CheckedQuery, promise: Promise, pricing: str = "geometry") 
     laws = tuple(
         promise.law(u, dilation / r.weight2) for u, r in zip(units, query.releases, strict=True)
     )
-    size = _size(query, promise, pricing)
+    size = _size(query, promise, pricing) * _of_a_person(query, promise)
     if promise.noise == "laplace":
         amount = Fraction(0) if size == 0 else size / _root_down(dilation)
     else:
@@ -93,6 +93,11 @@ def _size(query: CheckedQuery, promise: Promise, pricing: str) -> Fraction:
     return max(2 * radius, diameter) if query.private_cells else max(radius, diameter)
 
 
+def _of_a_person(query: CheckedQuery, promise: Promise) -> int:
+    """m rows of one person move an answer m times as far: m^2 for squared L2, else m."""
+    return query.rows_each**2 if promise.noise == "gaussian" else query.rows_each
+
+
 def _ends(g: Geometry, noise: str) -> tuple[Fraction, Fraction]:
     return (g.radius1, g.diameter1) if noise == "laplace" else (g.radius2, g.diameter2)
 
@@ -104,7 +109,7 @@ def _multiple(unit: Fraction, weight2: Fraction, promise: Promise) -> int:
     """
     if promise.noise == "binomial":
         return 1
-    least = FEWEST_STEPS * FEWEST_STEPS * weight2 / (unit * unit)
+    least = FEWEST_STEPS**2 * max(weight2, Fraction(1)) / unit**2
     return 1 if least <= 1 else math.isqrt(math.ceil(least) - 1) + 1
 
 

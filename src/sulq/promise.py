@@ -11,6 +11,7 @@ import numbers
 import operator
 import warnings
 from collections.abc import Iterable, Mapping
+from contextlib import suppress
 from dataclasses import asdict, dataclass, fields
 from fractions import Fraction
 from functools import lru_cache
@@ -51,10 +52,12 @@ class Promise:
     queries: int = 1000
     noise: str = "gaussian"
     guarantee: str = "beliefs"
+    subject: str = "row"  # or "person": all the rows that [unit] lets one person have
 
     def __post_init__(self) -> None:
         _one_of("noise", self.noise, NOISES)
         _one_of("guarantee", self.guarantee, GUARANTEES)
+        _one_of("subject", self.subject, ("row", "person"))
         epsilon = _real("epsilon", self.epsilon, "a positive number")
         if not 0 < epsilon < math.inf:
             raise PromiseError(f"epsilon={self.epsilon!r}: a positive number is needed.")
@@ -145,22 +148,35 @@ class Promise:
         variance: an answer with variance R * dilation has another price.
         """
         unit, dilation = _positive("unit", unit), _positive("dilation", dilation)
+        self._check_grid(unit, dilation)
+        try:
+            return self._law(unit, dilation)
+        except ValueError as error:
+            raise PromiseError(
+                f"unit={float(unit):g}, dilation={float(dilation):g}: the noise does not fit the "
+                f"grid. {error}"
+            ) from error
+
+    def _check_grid(self, unit: Fraction, dilation: Fraction) -> None:
         if self.noise in ("binomial", "stitched") and dilation != 1:
             raise PromiseError(
                 f"dilation={dilation}: noise={self.noise!r} has one variance. "
                 "Use noise='gaussian' to ask for another error."
             )
-        if self.noise == "binomial":
-            if unit != 1:
-                raise PromiseError(f"unit={unit}: coins are counted on whole numbers, unit=1.")
-            return Binomial(self.coins)
-        if self.noise == "laplace":
-            return Laplace(self._scale * unit * Fraction(root_up(dilation)))
-        if unit < FEWEST_STEPS and (self.noise == "stitched" or self.guarantee == "dp"):
+        if self.noise == "binomial" and unit != 1:
+            raise PromiseError(f"unit={unit}: coins are counted on whole numbers, unit=1.")
+        fine = self.noise == "stitched" or (self.noise, self.guarantee) == ("gaussian", "dp")
+        if fine and unit < FEWEST_STEPS:
             raise PromiseError(
                 f"unit={unit} grid steps: noise={self.noise!r} with "
                 f"guarantee={self.guarantee!r} needs at least {FEWEST_STEPS}."
             )
+
+    def _law(self, unit: Fraction, dilation: Fraction) -> Law:
+        if self.noise == "binomial":
+            return Binomial(self.coins)
+        if self.noise == "laplace":
+            return Laplace(self._scale * unit * Fraction(root_up(dilation)))
         if self.noise == "stitched":
             root = math.ceil(unit * Fraction(root_up(self.exact_variance)))
             return Stitched(variance=root * root, bend=BEND * root)
@@ -184,17 +200,19 @@ class Promise:
 
     def _sentence(self, p: float) -> str:
         """Say what a belief p can become, in one sentence."""
-        before, after = percent(p), percent(self.belief(p))
+        before, after, who = percent(p), percent(self.belief(p)), self.subject
         total = f"all {self.queries:,} queries" if self.queries > 1 else "the one query"
         if self.guarantee == "dp":
-            what = "that a row is in the table, rather than absent (a row that counts nothing),"
+            what = (
+                f"that a {who} is in the table, rather than absent (a {who} that counts nothing),"
+            )
         elif self.noise in ("binomial", "stitched"):
-            what = "of one of two alternatives for a row"
+            what = f"of one of two alternatives for a {who}"
         else:
-            what = "of a fact about a row"
+            what = f"of a fact about a {who}"
         return (
             f"After {total}, someone who is {before} sure {what} can become at most {after} "
-            f"sure from that row's presence, {self._except()}."
+            f"sure from that {who}'s presence, {self._except()}."
         )
 
     def _except(self) -> str:
@@ -223,7 +241,7 @@ class Promise:
         if self.guarantee == "dp":
             lines.append(
                 f"Any outcome is at most {math.exp(min(self.epsilon, 700)):.4g} times as likely "
-                f"with the row as without it, plus {self.delta:g}; n stays public."
+                f"with the {self.subject} as without it, plus {self.delta:g}; n stays public."
             )
         if self.noise in ("binomial", "stitched"):
             lines.append("This is shown for two alternatives, not for every mixture of beliefs.")
@@ -393,9 +411,11 @@ def _one_of(name: str, value: object, allowed: tuple[str, ...]) -> None:
 
 
 def _real(name: str, value: object, needed: str) -> float:
-    if isinstance(value, bool) or not isinstance(value, numbers.Real) or math.isnan(value):
-        raise PromiseError(f"{name}={value!r}: {needed} is needed.")
-    return float(value)
+    if not isinstance(value, bool) and isinstance(value, numbers.Real):
+        with suppress(OverflowError):
+            if not math.isnan(number := float(value)):
+                return number
+    raise PromiseError(f"{name}={value!r}: {needed} is needed.")
 
 
 def _delta(value: object, noise: str) -> float:

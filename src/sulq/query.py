@@ -11,6 +11,7 @@ middle of its range.
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, fields
 from fractions import Fraction
@@ -106,7 +107,11 @@ class Leaf(_Plain):
     tree: str  # as JSON text, so that the value can be hashed
 
     def __init__(self, tree: str | Mapping[str, Any] | None) -> None:
-        text = tree if isinstance(tree, str) else json.dumps(tree, sort_keys=True)
+        try:
+            given = json.loads(tree) if isinstance(tree, str) else tree
+            text = json.dumps(given, sort_keys=True, default=_to_plain)
+        except (TypeError, ValueError, RecursionError):
+            raise QueryNotAllowed("Leaf: give a tree of dicts and lists, or its JSON.") from None
         object.__setattr__(self, "tree", text)
 
     def to_json(self) -> dict[str, Any]:
@@ -139,6 +144,32 @@ class Mean(_Plain):
 
     kind = "mean"
     expression: str
+
+
+@dataclass(frozen=True)
+class People(_Plain):
+    """How many different people have a row here: COUNT(DISTINCT person) of a declared unit."""
+
+    kind = "people"
+
+
+@dataclass(frozen=True)
+class Terms(_Plain):
+    """What a SQL statement needs: plain sums, and groups of sums about mid-range.
+
+    `sums` are expressions. Each group is a predicate that says where its expressions are all
+    known, then those expressions: it gives the count of such rows and, for each expression,
+    the sum about the middle of its range. `counted` keeps every count as exact as a plain one.
+    """
+
+    kind = "terms"
+    sums: tuple[str, ...] = ()
+    groups: tuple[tuple[str, ...], ...] = ()
+    counted: bool = True
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "sums", _freeze(self.sums))
+        object.__setattr__(self, "groups", _freeze(self.groups))
 
 
 @dataclass(frozen=True)
@@ -175,7 +206,7 @@ class Products(_Plain):
         object.__setattr__(self, "columns", _freeze(self.columns))
 
 
-Values = tuple[str, ...] | Mean | Sums | Products
+Values = tuple[str, ...] | Mean | People | Terms | Sums | Products
 
 
 # --- rows -------------------------------------------------------------------------------
@@ -225,9 +256,19 @@ class Query(_Plain):
     def __post_init__(self) -> None:
         if isinstance(self.values, str):
             object.__setattr__(self, "values", (self.values,))
-        elif not isinstance(self.values, Mean | Sums | Products):
-            object.__setattr__(self, "values", tuple(str(v) for v in _freeze(self.values)))
+        elif not isinstance(self.values, Mean | People | Terms | Sums | Products):
+            values = _freeze(self.values)
+            if not isinstance(values, tuple) or not all(isinstance(v, str | int) for v in values):
+                raise QueryNotAllowed(
+                    f"values={self.values!r}: give a list of SQL expressions such as ['1', 'age'], "
+                    "or sulq.Mean, Sums or Products."
+                )
+            object.__setattr__(self, "values", tuple(str(v) for v in values))
         if self.by is not None and not isinstance(self.by, str | _Plain):
+            if not isinstance(self.by, Sequence):
+                raise QueryNotAllowed(
+                    f"by={self.by!r}: give a column, a partition or a list of them."
+                )
             object.__setattr__(self, "by", tuple(self.by))
         if isinstance(self.where, bool) or not isinstance(self.where, str | None):
             raise QueryNotAllowed(f"where={self.where!r}: give a SQL predicate as text.")
@@ -238,6 +279,8 @@ class Query(_Plain):
         if self.error is not None:
             object.__setattr__(self, "error", _fraction(self.error, "error"))
         if self.weights is not None:
+            if isinstance(self.weights, str) or not isinstance(self.weights, Sequence):
+                raise QueryNotAllowed(f"weights={self.weights!r}: give a list of numbers.")
             weights = tuple(_fraction(w, "weights") for w in self.weights)
             object.__setattr__(self, "weights", weights)
 
@@ -249,10 +292,14 @@ class Query(_Plain):
         return made
 
 
+# '1e999999999' would be a number with a billion digits.
+EXACT = re.compile(r"\d{1,400}(/\d{1,400}|(\.\d{1,60})?(e[+-]?\d{1,2})?)", re.ASCII)
+
+
 def _fraction(value: Any, name: str) -> Fraction:
     """An exact positive number. Text such as '1/3' is how JSON carries it."""
     try:
-        if isinstance(value, bool) or (isinstance(value, str) and "_" in value):
+        if isinstance(value, bool) or (isinstance(value, str) and not EXACT.fullmatch(value)):
             raise ValueError
         exact = Fraction(value) if not hasattr(value, "item") else Fraction(value.item())
     except (TypeError, ValueError, OverflowError, ZeroDivisionError):
@@ -262,9 +309,9 @@ def _fraction(value: Any, name: str) -> Fraction:
     return exact
 
 
-KINDS: dict[str, type[Any]] = {
-    c.kind: c for c in (Bins, NearestCentre, Side, Leaf, Blocks, Mean, Sums, Products, Rows, Query)
-}
+_PARTITIONS = (Bins, NearestCentre, Side, Leaf, Blocks)
+_VALUES = (Mean, People, Terms, Sums, Products)
+KINDS: dict[str, type[Any]] = {c.kind: c for c in (*_PARTITIONS, *_VALUES, Rows, Query)}
 
 
 def _from_plain(value: Any) -> Any:
@@ -278,7 +325,7 @@ def _from_plain(value: Any) -> Any:
     if made is None:
         raise QueryNotAllowed(f"kind={kind!r}, want one of {', '.join(KINDS)}.")
     known = {f.name for f in fields(made)}
-    for name in set(body) - known:
+    for name in sorted(set(body) - known, key=str):
         raise QueryNotAllowed(f"{kind} has no {name!r}; it has {', '.join(sorted(known))}.")
     if made is Leaf:
         return Leaf(body.get("tree"))

@@ -78,15 +78,33 @@ class Column:
         return out
 
 
+@dataclass(frozen=True, slots=True)
+class Unit:
+    """Whose rows are whose: `column` names the person, who counts with at most `max_rows`."""
+
+    column: str
+    max_rows: int
+
+
 @dataclass(frozen=True)
 class Schema:
-    """The declared columns of one private table."""
+    """The declared columns of one private table.
+
+    Without a unit each row is a person of its own. With one, all rows of a person are
+    protected together, and who owns which rows is public.
+    """
 
     columns: tuple[Column, ...]
     where: str = field(default="", compare=False)  # the file, for messages
+    unit: Unit | None = None
 
     def __post_init__(self) -> None:
         _check_names(self.columns, self.where)
+        if self.unit is not None and self.unit.column not in {c.name for c in self.columns}:
+            raise SchemaError(
+                f"unit: column {self.unit.column!r} is not declared. Add [columns."
+                f'{self.unit.column}] with type = "integer" or "text".'
+            )
         if self.cell_count > MAX_CELLS:
             names = ", ".join(c.name for c in self.cell_columns)
             raise SchemaError(
@@ -130,18 +148,26 @@ class Schema:
             _column(str(name), spec, _Place(text, where, str(name)))
             for name, spec in columns.items()
         )
-        return cls(made, where)
+        unit = _unit(mapping.get("unit") if "columns" in mapping else None, where)
+        if unit is not None:  # who owns which rows is public
+            made = tuple(replace(c, public=True) if c.name == unit.column else c for c in made)
+        return cls(made, where, unit)
 
     @classmethod
-    def unit(cls, count: int) -> Schema:
+    def of_array(cls, count: int) -> Schema:
         """Columns x0, x1, ... in [0, 1]: what a bare array gets."""
         return cls(tuple(Column(f"x{i}", "number", 0.0, 1.0, nullable=False) for i in range(count)))
+
+    def __hash__(self) -> int:
+        return hash(self.digest)
 
     def __getitem__(self, name: str) -> Column:
         return self._by_name[name]
 
     def get(self, name: str, *, quoted: bool = False) -> Column | None:
         """Find a column as SQL does: exact, or in any case when not quoted."""
+        if not isinstance(name, str):
+            return None
         if name in self._by_name or quoted:
             return self._by_name.get(name)
         return self._by_folded.get(name.lower())
@@ -167,6 +193,8 @@ class Schema:
     @cached_property
     def cell_columns(self) -> tuple[Column, ...]:
         """The public columns whose listed values form the ledger's cells."""
+        if self.unit is not None:
+            return ()  # a person's rows may lie in several cells, so all are charged alike
         return tuple(c for c in self.columns if c.is_cell)
 
     @property
@@ -187,11 +215,15 @@ class Schema:
                 for c in self.columns
             ),
             self.where,
+            self.unit,
         )
 
     def to_json(self) -> dict[str, Any]:
         """The whole schema as plain values."""
-        return {"columns": {c.name: c.to_json() for c in self.columns}}
+        body: dict[str, Any] = {"columns": {c.name: c.to_json() for c in self.columns}}
+        if self.unit is not None:
+            body["unit"] = {"column": self.unit.column, "max_rows": self.unit.max_rows}
+        return body
 
     @cached_property
     def digest(self) -> str:
@@ -228,6 +260,18 @@ class _Place:
             elif field_name and re.match(rf"\s*{field_name}\s*=", line):
                 return number
         return found
+
+
+def _unit(spec: Any, where: str) -> Unit | None:
+    if spec is None:
+        return None
+    at = f"{where}: " if where else ""
+    if not isinstance(spec, Mapping) or set(spec) != {"column", "max_rows"}:
+        raise SchemaError(f'{at}unit: want column = "person_id" and max_rows = 5, nothing else.')
+    most = spec["max_rows"]
+    if isinstance(most, bool) or not isinstance(most, int) or not 1 <= most <= 1000:
+        raise SchemaError(f"{at}unit: max_rows = {most!r}, want a whole number from 1 to 1000.")
+    return Unit(str(spec["column"]), most)
 
 
 def _column(name: str, spec: Any, place: _Place) -> Column:

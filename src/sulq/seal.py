@@ -73,8 +73,13 @@ class Seal:
     # -- marks --
 
     def check(self, number: int, hash_of: Callable[[int], str | None]) -> None:
-        """Raise unless the ledger, `number` entries long, contains the marked entry."""
-        mark = self._read()
+        """Raise unless the ledger, ending at entry `number`, contains the marked entry."""
+        self.check_mark(self.marked(), number, hash_of)
+
+    def check_mark(
+        self, mark: Mark | None, number: int, hash_of: Callable[[int], str | None]
+    ) -> None:
+        """The same for a mark read earlier: before the ledger, if others are writing to it."""
         if mark is None or (mark.number <= number and hash_of(mark.number) == mark.hash):
             return
         if mark.number > number:
@@ -88,7 +93,7 @@ class Seal:
 
     def check_vacant(self) -> None:
         """Raise if a ledger of this name was here and is gone."""
-        if self._read() is not None:
+        if self.marked() is not None:
             raise LedgerDamaged(
                 f"The ledger {self.name!r} is gone, but it was here and its data were asked "
                 f"about. Nothing is answered.\n{self._remedy}"
@@ -124,7 +129,7 @@ class Seal:
         """Put the mark aside and give what was known, for the next ledger's chain."""
         body: dict[str, Any] = {"reason": reason, "ledger": self.name}
         try:
-            mark = self._read()
+            mark = self.marked()
         except LedgerDamaged:
             mark = None
         if self._path.exists():
@@ -133,7 +138,7 @@ class Seal:
             sync_folder(self.folder)
         return body if mark is None else body | {"number": mark.number, "hash": mark.hash}
 
-    def _read(self) -> Mark | None:
+    def marked(self) -> Mark | None:
         """The highest valid mark; None if there never was one."""
         try:
             text = self._path.read_bytes()[: SLOT * SLOTS]

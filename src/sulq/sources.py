@@ -6,6 +6,9 @@ by its type, never by its values.
 
 from __future__ import annotations
 
+import csv
+import gzip
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -16,23 +19,29 @@ from sulq.schema import Schema
 PARQUET = (".parquet", ".pq", ".parq")
 CSV = (".csv", ".tsv", ".csv.gz", ".tsv.gz", ".txt")
 DUCKDB = (".duckdb", ".ddb", ".db")
+DELIMITERS = (",", "\t", ";", "|")
+MAX_HEADER = 2**20  # characters
+STORE = (".sulq",)
 
 
 @dataclass(frozen=True)
 class Source:
-    """A place with rows. `kind` is parquet, csv, duckdb or arrow."""
+    """A place with rows. `kind` is parquet, csv, duckdb, store or arrow."""
 
     kind: str
     name: str
     path: Path | None = None
     frame: Any = None  # an Arrow table
     table: str | None = None
+    facts: Mapping[str, Any] | None = None  # what a store says of itself
 
     @property
     def ledger(self) -> str:
         """The default ledger: beside a file, in memory for frames."""
         if self.path is None:
             return ":memory:"
+        if self.facts is not None:  # a store goes on with the ledger of its rows
+            return str(self.path.parent / self.facts["ledger"])
         return str(self.path.with_name(self.path.name + ".ledger"))
 
 
@@ -56,15 +65,72 @@ def _path(source: str | Path, table: str | None, name: str | None) -> Source:
         what = "is a folder" if path.is_dir() else "does not exist"
         raise SchemaError(f"source={text!r} {what}. Give a Parquet, CSV or DuckDB file.")
     lower = path.name.lower()
-    for kind, endings in (("parquet", PARQUET), ("csv", CSV), ("duckdb", DUCKDB)):
+    for kind, endings in (
+        ("parquet", PARQUET),
+        ("csv", CSV),
+        ("duckdb", DUCKDB),
+        ("store", STORE),
+    ):
         for ending in endings:
             if lower.endswith(ending):
                 stem = path.name[: -len(ending)]
-                return Source(kind, name or stem, path=path.resolve(), table=table)
+                facts = store_facts(path) if kind == "store" else None
+                stem = facts["name"] if facts else stem
+                return Source(kind, name or stem, path=path.resolve(), table=table, facts=facts)
     raise SchemaError(
         f"source={path.name!r}: the ending is not known. Parquet: {', '.join(PARQUET)}; CSV: "
-        f"{', '.join(CSV)}; DuckDB: {', '.join(DUCKDB)}."
+        f"{', '.join(CSV)}; DuckDB: {', '.join(DUCKDB)}; encoded: {', '.join(STORE)}."
     )
+
+
+def _text_lines(path: Path) -> Any:
+    opener: Any = gzip.open if path.name.lower().endswith(".gz") else open
+    return opener(path, "rt", encoding="utf-8-sig", newline="")
+
+
+def csv_header(path: Path) -> tuple[str, list[str]]:
+    """The delimiter and the column names, from the first line alone: no row decides them."""
+    try:
+        with _text_lines(path) as lines:
+            first = lines.readline(MAX_HEADER).rstrip("\r\n")
+    except (OSError, EOFError, UnicodeDecodeError):
+        first = ""
+    if not first.strip():
+        raise SchemaError(f"source={path.name!r}: the first line must name the columns.")
+    delimiter = max(DELIMITERS, key=first.count)
+    names: list[str] = []
+    for i, name in enumerate(next(csv.reader([first], delimiter=delimiter))):
+        name = name or f"column{i}"
+        if name.lower() in {n.lower() for n in names}:
+            raise SchemaError(f"source={path.name!r}: two columns are named {name!r}.")
+        names.append(name)
+    return delimiter, names
+
+
+def check_quotes(path: Path) -> None:
+    """Refuse a CSV with a quote left open: the rows after it would vanish into one value."""
+    delimiter, _ = csv_header(path)
+    with _text_lines(path) as lines:
+        if not any('"' in part for part in iter(lambda: lines.read(2**20), "")):
+            return
+    csv.field_size_limit(2**31 - 1)
+    with _text_lines(path) as lines:
+        reader = csv.reader(lines, delimiter=delimiter, strict=True)
+        try:
+            for _ in reader:
+                pass
+        except csv.Error:
+            raise SchemaError(
+                f"source={path.name!r}, about line {reader.line_num:,}: a quote is not closed, or "
+                "is followed by more than a delimiter. Double a quote inside a quoted value."
+            ) from None
+
+
+def store_facts(path: Path) -> Mapping[str, Any]:
+    """The facts inside an encoded store."""
+    from sulq.store import facts_of
+
+    return facts_of(path)
 
 
 def _frame(source: Any) -> Any:
@@ -81,6 +147,11 @@ def _frame(source: Any) -> Any:
             raise SchemaError(f"source: an array with {source.ndim} dimensions, want 2.")
         if source.dtype.kind not in "buif":
             raise SchemaError(f"source: an array of {source.dtype}, want numbers.")
+        if source.dtype.kind == "b":
+            source = source.astype(np.uint8)
+        elif source.dtype.itemsize == 2 and source.dtype.kind == "f":
+            source = source.astype(np.float32)
+        source = source.astype(source.dtype.newbyteorder("="), copy=False)
         return pa.table(
             {f"x{i}": np.ascontiguousarray(column) for i, column in enumerate(source.T)}
         )
@@ -92,9 +163,10 @@ def _frame(source: Any) -> Any:
             return _collected(source).to_arrow()
     except ImportError:
         raise MissingExtra(f"{module} frames need: pip install 'sulq[{module}]'") from None
-    except (pa.ArrowInvalid, pa.ArrowTypeError):
+    except (pa.ArrowInvalid, pa.ArrowTypeError, pa.ArrowNotImplementedError, ValueError):
         raise SchemaError(
-            "source: a column of the frame mixes types. Give each column one type."
+            "source: two columns of the frame have one name, or a column mixes types. Give each "
+            "column a name and a type of its own."
         ) from None
     if hasattr(source, "__arrow_c_stream__"):
         return pa.table(source)
@@ -111,7 +183,8 @@ def _collected(frame: Any) -> Any:
 # What a declared type may be stored as, in DuckDB's words.
 WHOLE = ("TINYINT", "SMALLINT", "INTEGER", "BIGINT", "UTINYINT", "USMALLINT", "UINTEGER",
          "UBIGINT", "HUGEINT", "UHUGEINT")  # fmt: skip
-FLOATS = ("FLOAT", "DOUBLE")
+FLOATS = ("FLOAT", "DOUBLE")  # also whole numbers and Booleans of a pandas frame with gaps
+UNTYPED = '"NULL"'  # a frame's column without any value
 DATES = ("DATE", "TIMESTAMP", "TIMESTAMP_S", "TIMESTAMP_MS", "TIMESTAMP_NS",
          "TIMESTAMP WITH TIME ZONE")  # fmt: skip
 
@@ -119,8 +192,10 @@ DATES = ("DATE", "TIMESTAMP", "TIMESTAMP_S", "TIMESTAMP_MS", "TIMESTAMP_NS",
 def fits(declared: str, stored: str, text_values: bool = True) -> bool:
     """May a column of this declared type be stored so?"""
     plain = stored.split("(")[0]
+    if plain == UNTYPED:
+        return True
     if declared == "boolean":
-        return plain == "BOOLEAN" or plain in WHOLE
+        return plain == "BOOLEAN" or plain in WHOLE or plain in FLOATS
     if declared == "integer":
         return plain in WHOLE or plain in FLOATS
     if declared == "number":
@@ -128,7 +203,7 @@ def fits(declared: str, stored: str, text_values: bool = True) -> bool:
     if declared == "date":
         return plain in DATES
     if declared == "category" and not text_values:
-        return plain in WHOLE
+        return plain in WHOLE or plain in FLOATS
     return plain in ("VARCHAR", "ENUM")
 
 
@@ -146,7 +221,8 @@ def bind(schema: Schema, stored: dict[str, str]) -> Schema:
             )
         kind = stored[column.name]
         if column.type == "key":
-            types[column.name] = "integer" if kind.split("(")[0] in WHOLE else "text"
+            whole = kind.split("(")[0] in (*WHOLE, *FLOATS)
+            types[column.name] = "integer" if whole else "text"
     bound = schema.with_types(types)
     for column in bound.columns:
         kind = stored[column.name]

@@ -22,6 +22,7 @@ INF = math.inf
 HUGE = 1e300  # numbers beyond count as this
 MAX_LENGTH = 10_000  # of a text, as LENGTH counts it
 EPOCH = datetime.date(1970, 1, 1)
+EARLIEST = datetime.date.min
 NUMERIC = ("boolean", "integer", "number")
 
 
@@ -82,7 +83,8 @@ def literal(value: Any) -> Node:
         return Node("literal", (), value, "boolean", value, value, False, f"b:{value:d}")
     if isinstance(value, int):
         if abs(value) > LARGEST:
-            raise QueryNotAllowed(f"{value} is beyond the whole numbers allowed, +-2**53.")
+            shown = str(value) if abs(value) < 10**40 else f"a number of {len(str(value))} digits"
+            raise QueryNotAllowed(f"{shown} is beyond the whole numbers allowed, +-2**53.")
         return Node("literal", (), value, "integer", value, value, False, f"i:{value}")
     if isinstance(value, float):
         if not abs(value) <= HUGE:
@@ -190,6 +192,13 @@ def _arithmetic(op: str, args: tuple[Node, ...], low: float, high: float, null: 
     if whole:
         args = tuple(to_number(a) for a in args)
     return _node(op, args, "number", float(low), float(high), null)
+
+
+def _about(low: float, high: float) -> tuple[float, float]:
+    """Ends a few last bits further apart: mathematical libraries differ there."""
+    for _ in range(8):
+        low, high = math.nextafter(low, -INF), math.nextafter(high, INF)
+    return low, high
 
 
 def _any_null(args: tuple[Node, ...]) -> bool:
@@ -324,11 +333,16 @@ def ceil(a: Node) -> Node:
     return _to_whole("ceil", a, math.ceil)
 
 
+def _half_away(x: float) -> float:
+    whole = math.trunc(x)  # x + 0.5 would itself be rounded, up past a whole number at times
+    return whole + (math.copysign(1, x) if abs(x - whole) >= 0.5 else 0)
+
+
 @_function("To the nearest whole number, halves away from zero; round(a, d) keeps d digits.")
 def round_(a: Node, digits: Node | None = None) -> Node:
     """Round to nearest."""
     if digits is None or (digits.op == "literal" and digits.value == 0):
-        return _to_whole("round", a, lambda x: math.copysign(math.floor(abs(x) + 0.5), x))
+        return _to_whole("round", a, _half_away)
     if digits.op != "literal" or not isinstance(digits.value, int) or not 0 <= digits.value <= 9:
         raise _refuse("round", "the number of digits is a constant from 0 to 9.")
     (a,) = _numbers("round", a)
@@ -353,7 +367,8 @@ def ln(a: Node) -> Node:
     (a,) = (to_number(x) if x.type == "integer" else x for x in _numbers("ln", a, bounded=False))
     low = math.log(a.low) if a.low > 0 else -INF
     high = math.log(a.high) if 0 < a.high < INF else (INF if a.high > 0 else 0.0)
-    if a.op == "to_number":  # a whole number above 0 is at least 1
+    low, high = _about(low, high)
+    if a.op == "to_number" or a.low >= 1:  # a whole number above 0 is at least 1
         low = max(low, 0.0)
     return _node("ln", (a,), "number", min(low, high), high, a.nullable or a.low <= 0)
 
@@ -362,8 +377,8 @@ def ln(a: Node) -> Node:
 def exp(a: Node) -> Node:
     """Exponential."""
     (a,) = (to_number(x) if x.type == "integer" else x for x in _numbers("exp", a))
-    low, high = (math.exp(e) if e < 690 else HUGE for e in (a.low, a.high))
-    return _node("exp", (a,), "number", low, high, a.nullable)
+    low, high = _about(*(math.exp(e) if e < 700 else HUGE for e in (a.low, a.high)))
+    return _node("exp", (a,), "number", max(low, 0.0), min(high, HUGE), a.nullable)
 
 
 @_function("a to the power b; missing where that is no real number; at most +-1e300.")
@@ -382,12 +397,14 @@ def power(a: Node, b: Node) -> Node:
             ends = [x**y for x in (a.low, a.high) for y in (b.low, b.high)]
         except OverflowError:
             ends = [0.0, HUGE]
-        low, high = max(min(ends), 0.0), min(max(ends), HUGE)
+        low, high = _about(min(ends), max(ends))
     elif a.low >= 0 and b.low >= 0:
         try:
-            low, high = 0.0, min(max(a.high**b.high, a.high**b.low, 1.0), HUGE)
+            low, high = _about(0.0, max(a.high**b.high, a.high**b.low, 1.0))
         except OverflowError:
             low, high = 0.0, HUGE
+    if a.low >= 0 and high < INF:
+        low, high = max(low, 0.0), min(high, HUGE)
     return _node("power", args, "number", low, high, _any_null(args) or a.low <= 0)
 
 
@@ -436,6 +453,8 @@ def greatest(*args: Node) -> Node:
 def to_integer(a: Node) -> Node:
     """Cast to a whole number."""
     if a.type == "boolean":
+        if a.op == "literal" and a.value is not None:
+            return literal(int(a.value))
         return _node("to_integer", (a,), "integer", a.low, a.high, a.nullable)
     return round_(a)
 
@@ -447,9 +466,9 @@ def to_number(a: Node) -> Node:
         return _typed_null("number")
     if a.type == "number":
         return a
-    if a.op == "literal" and a.type == "integer" and a.value is not None:
-        return literal(float(a.value))
     (a,) = _numbers("cast", a, bounded=False)
+    if a.op == "literal" and a.value is not None:
+        return literal(float(a.value))
     return _node("to_number", (a,), "number", float(a.low), float(a.high), a.nullable)
 
 
@@ -539,7 +558,8 @@ def _logic(op: str, args: tuple[Node, ...]) -> Node:
         a = _boolean(op, a)
         for part in a.args if a.op == op else (a,):
             flat[part.text] = part
-    parts = tuple(flat.values())
+    neutral = f"b:{int(op == 'and')}"  # true changes no AND, false no OR
+    parts = tuple(p for t, p in flat.items() if t != neutral or len(flat) == 1)
     if len(parts) == 1:
         return parts[0]
     return _node(op, parts, "boolean", 0, 1, _any_null(parts))
@@ -705,6 +725,46 @@ def part(a: Node, name: Node) -> Node:
     if name.value == "year" and a.bounded:
         low, high = ((EPOCH + datetime.timedelta(days=int(end))).year for end in (a.low, a.high))
     return _node("part", (a,), "integer", low, high, a.nullable, value=name.value)
+
+
+UNITS = ("day", "week", "month", "quarter", "year")
+
+
+def truncated(date: datetime.date, unit: str) -> datetime.date:
+    """The first day of the unit a date is in; weeks begin on Monday."""
+    if unit == "week":
+        return date - datetime.timedelta(days=min(date.weekday(), days(date) - days(EARLIEST)))
+    month = {"year": 1, "quarter": (date.month - 1) // 3 * 3 + 1}.get(unit, date.month)
+    return date if unit == "day" else date.replace(month=month, day=1)
+
+
+@_function("The first day of a date's year, quarter, month, week (from Monday) or day.")
+def trunc(a: Node, unit: Node) -> Node:
+    """Date cut to a unit."""
+    if a.type != "date" or not a.bounded:
+        raise _refuse("date_trunc", f"wants a date with declared low and high, not {_say(a)}.")
+    if unit.value not in UNITS:
+        raise _refuse("date_trunc", f"{unit.value!r} is not one of {', '.join(UNITS)}.")
+    ends = (truncated(EPOCH + datetime.timedelta(days=int(e)), unit.value) for e in (a.low, a.high))
+    low, high = (days(e) for e in ends)
+    return _node("trunc", (a,), "date", low, high, a.nullable, value=unit.value)
+
+
+@_function("1 to n for n equal buckets of [low, high), 0 below and n + 1 from high on.")
+def width_bucket(a: Node, low: Node, high: Node, count: Node) -> Node:
+    """Number of the bucket."""
+    ends = [x.value for x in (low, high, count)]
+    if any(x.op != "literal" for x in (low, high, count)) or not isinstance(ends[2], int):
+        raise _refuse("width_bucket", "wants width_bucket(x, low, high, n) with constants.")
+    (a,) = _numbers("width_bucket", a, bounded=False)
+    if not ends[0] < ends[1] or not 1 <= ends[2] <= 10_000:
+        raise _refuse("width_bucket", "wants low < high and 1 to 10,000 buckets.")
+    edges = [ends[0] + (ends[1] - ends[0]) * i / ends[2] for i in range(ends[2])] + [ends[1]]
+    parts: list[Node] = []
+    for number, edge in enumerate(edges):
+        parts += [lt(a, literal(float(edge))), literal(number)]
+    blank = (is_null(a), _typed_null("integer")) if a.nullable else ()
+    return case(*blank, *parts, literal(len(edges)))
 
 
 # Nodes that only other functions make, with what they do.

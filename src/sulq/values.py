@@ -7,25 +7,26 @@ price is taken from it. Formulas: design notes of each kind below, proofs in doc
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from fractions import Fraction
 
 from sulq.errors import QueryNotAllowed
-from sulq.expressions import parse, shorten
+from sulq.expressions import parse, predicate, shorten
 from sulq.partition import DENSE, grid_point, scaled_columns
-from sulq.query import Mean, Products, Query, Sums
+from sulq.query import Mean, People, Products, Query, Sums, Terms
 from sulq.schema import Schema
-from sulq.tree import NUMERIC, Node, call
+from sulq.tree import NUMERIC, Node, call, literal
 
 FINE = 30  # a number's range is cut into about 2**FINE steps
-EXACT = 51  # grid integers of one row stay below 2**EXACT, exact in a float64
+FINEST = 1000  # no step is below 2**-FINEST, so that a float64 can hold it
+WIDEST = 40  # grid integers of one row stay below 2**WIDEST, so that noise fits beside them
 
 
 @dataclass(frozen=True, slots=True)
 class Value:
     """A row's contribution as an integer: round(node * 2**scale), within [low, high].
 
-    A missing value contributes 0.
+    A missing value contributes 0, or the end nearest to it where none may be missing.
     """
 
     node: Node
@@ -78,7 +79,11 @@ def values_of(query: Query, schema: Schema, noise: str, guarantee: str, loose: b
     """Check a query's values. `loose`: rows may contribute 0, so ranges must include it."""
     values = query.values
     if isinstance(values, Mean):
-        return _mean(values, query, schema, noise, guarantee, loose)
+        values = Terms((), (("true", values.expression),), counted=False)
+    if isinstance(values, People):
+        return _people(query, schema)
+    if isinstance(values, Terms):
+        return _terms(values, query, schema, noise, guarantee, loose)
     if isinstance(values, Sums | Products):
         if noise in ("binomial", "stitched"):
             raise QueryNotAllowed(
@@ -129,8 +134,7 @@ def _scalars(
         radius1 += weight * radius
         diameter1 += weight * width
         values.append(value)
-        releases.append(Release(text, Fraction(1, 2**value.scale) if value.scale >= 0
-                                else Fraction(2**-value.scale), unit, weight2))  # fmt: skip
+        releases.append(Release(text, 1 / Fraction(2) ** value.scale, unit, weight2))
     geometry = Geometry(radius2, diameter2, radius1, diameter1, len(values))
     return tuple(values), None, tuple(releases), geometry
 
@@ -154,12 +158,14 @@ def _value_node(text: str, schema: Schema, noise: str) -> Node:
 
 
 def gridded(node: Node) -> Value:
-    """Put a bounded node on its grid: whole numbers as they are, others on 2**-scale."""
+    """Put a bounded node on its grid: whole numbers as they are, wide and others on 2**-scale."""
+    if node.type == "integer" and max(-node.low, node.high) > 2**WIDEST:
+        node = call("to_number", node)
     if node.type != "number":
         return Value(node, 0, int(node.low), int(node.high))
     reach = max(abs(node.low), abs(node.high)) or 1.0
     width = (node.high - node.low) or reach
-    scale = min(FINE - math.frexp(width)[1] + 1, EXACT - math.frexp(reach)[1])
+    scale = min(FINE - math.frexp(width)[1] + 1, WIDEST - math.frexp(reach)[1], FINEST)
     factor = Fraction(2) ** scale
     low, high = Fraction(node.low) * factor, Fraction(node.high) * factor
     return Value(node, scale, math.ceil(low), max(math.floor(high), math.ceil(low)))
@@ -173,36 +179,103 @@ def exact_root(x: Fraction) -> Fraction:
     return Fraction(math.isqrt(math.ceil(x * 4**60)) + 1, 2**60)
 
 
-def _mean(
-    mean: Mean, query: Query, schema: Schema, noise: str, guarantee: str, loose: bool
+def _terms(
+    terms: Terms, query: Query, schema: Schema, noise: str, guarantee: str, loose: bool
 ) -> Built:
-    """(a, b*(g - 1/2)) from two plain sums: the count of known values and their total."""
-    node = _value_node(mean.expression, schema, noise)
-    value = gridded(node)
-    width = Fraction(value.high - value.low)
-    if width == 0:
-        raise QueryNotAllowed(f"{shorten(mean.expression)!r} always has the same value.")
-    known = Value(call("not", call("is_null", node)), 0, 0, 1)
-    step = 1 / Fraction(2) ** value.scale
-    if noise in ("binomial", "stitched"):
-        low = value.low  # sum of (x - low), in [0, width]
-        mix = ((1, 0), (-low, 1))
-        releases = (Release("count", Fraction(1), Fraction(1)), Release("sum", step, width))
-        box = Fraction(2)
-        return (known, value), mix, releases, Geometry(box, box, box, box, 2)
-    a2, b2 = _weights(query, 2, _mean_weights(noise, guarantee))
+    """Plain sums beside groups (a, b*(g1 - 1/2), b*(g2 - 1/2), ...) of one count each.
+
+    A row is in a group only where all its expressions are known, so that (count, centred
+    values) is either 0 or a point of {a} x [-b/2, b/2]^k: squared radius a^2 + k b^2/4,
+    squared diameter max(k b^2, a^2 + k b^2/4). Different groups and sums add.
+    """
+    if not terms.sums and not terms.groups:
+        raise QueryNotAllowed("values: give at least one sum or group.")
+    if terms.sums:
+        plain = replace(query, values=terms.sums, weights=None)
+        values, _, releases, g = _scalars(terms.sums, plain, schema, noise, guarantee, loose)
+        assert isinstance(values, tuple)
+    else:
+        values, releases, g = (), (), Geometry(*(Fraction(0),) * 4, 0)
+    mix = [[int(i == j) for j in range(len(values))] for i in range(len(values))]
+    for group in terms.groups:
+        default = _group_weights(len(group) - 1, terms.counted, noise, guarantee, loose)
+        a2, b2 = _weights(query, 2, default)
+        more, rows, named, extra = _group(group, schema, noise, a2, b2)
+        width = len(values)
+        values += more
+        mix = [row + [0] * len(more) for row in mix] + [[0] * width + row for row in rows]
+        releases += named
+        g = Geometry(
+            g.radius2 + extra.radius2, g.diameter2 + extra.diameter2,
+            g.radius1 + extra.radius1, g.diameter1 + extra.diameter1,
+            g.coordinates + extra.coordinates,
+        )  # fmt: skip
+    return values, tuple(tuple(row) for row in mix), releases, g
+
+
+def _group(
+    group: tuple[str, ...], schema: Schema, noise: str, a2: Fraction, b2: Fraction
+) -> tuple[tuple[Value, ...], list[list[int]], tuple[Release, ...], Geometry]:
+    """One count and its centred sums; engine values are the count and the plain sums."""
+    condition, *texts = group
+    nodes = [_value_node(text, schema, noise) for text in texts]
+    member = call("and", predicate(condition, schema), *(_known(n) for n in nodes))
+    sure = member.op == "literal" and member.value is True
+    if member.nullable:
+        member = call("coalesce", member, literal(False))
+    values = [Value(member, 0, 0, 1)]
+    mix, releases = [[1] + [0] * len(nodes)], [Release("count", Fraction(1), Fraction(1), a2)]
+    binary = noise in ("binomial", "stitched")
+    for i, (text, node) in enumerate(zip(texts, nodes, strict=True)):
+        value = gridded(node)
+        width = Fraction(value.high - value.low)
+        if width == 0:
+            raise QueryNotAllowed(f"{shorten(text)!r} always has the same value.")
+        alone = sure or member.text == _known(node).text  # it is missing where it must be
+        gated = value.node if alone else call("case", member, value.node, literal(None))
+        values.append(replace(value, node=gated))
+        row = [0] * (len(nodes) + 1)
+        # The sum above low, or twice the sum about mid-range, from plain sums.
+        row[0], row[i + 1] = (-value.low, 1) if binary else (-(value.low + value.high), 2)
+        step, unit = 1 / Fraction(2) ** value.scale, width
+        mix.append(row)
+        releases.append(
+            Release(text, step, unit) if binary else Release(text, step / 2, 2 * unit, b2)
+        )
+    k = len(nodes)
+    if binary:
+        box = Fraction(k + 1)
+        return tuple(values), mix, tuple(releases), Geometry(box, box, box, box, k + 1)
     a, b = exact_root(a2), exact_root(b2)
-    mix = ((1, 0), (-(value.low + value.high), 2))  # twice the sum about mid-range
-    releases = (
-        Release("count", Fraction(1), Fraction(1), a2),
-        Release("sum", step / 2, 2 * width, b2),
-    )
-    return (
-        (known, value),
-        mix,
-        releases,
-        Geometry(a2 + b2 / 4, max(b2, a2 + b2 / 4), a + b / 2, max(b, a + b / 2), 2),
-    )
+    radius2, radius1 = a2 + k * b2 / 4, a + k * b / 2
+    geometry = Geometry(radius2, max(k * b2, radius2), radius1, max(k * b, radius1), k + 1)
+    return tuple(values), mix, tuple(releases), geometry
+
+
+def _people(query: Query, schema: Schema) -> Built:
+    """A person counts once per cell, in as many cells as they have rows."""
+    if schema.unit is None:
+        raise QueryNotAllowed(
+            "people: the schema declares no [unit], so each row is a person: use COUNT(*)."
+        )
+    cells = Fraction(schema.unit.max_rows if query.by is not None or query.rows is not None else 1)
+    dense = Dense("people", (schema.unit.column,), 0, None)
+    geometry = Geometry(cells, cells, cells, cells, int(cells))
+    return dense, None, (Release("people", Fraction(1), Fraction(1)),), geometry
+
+
+def _known(node: Node) -> Node:
+    return call("not", call("is_null", node))
+
+
+def _group_weights(
+    k: int, counted: bool, noise: str, guarantee: str, loose: bool
+) -> tuple[Fraction, Fraction]:
+    """Squared weights of a group's count and sums: a count somebody wants keeps variance R."""
+    if noise in ("binomial", "stitched") or counted:
+        return Fraction(1), Fraction(1)
+    a2, b2 = _mean_weights(noise, guarantee)
+    return a2 * k, b2
 
 
 def _mean_weights(noise: str, guarantee: str) -> tuple[Fraction, Fraction]:

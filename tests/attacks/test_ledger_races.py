@@ -58,7 +58,7 @@ def at_once(target, *arguments):
     """Run the target in eight processes that start together; give what they report."""
     start, results = PROCESS.Barrier(PROCESSES), PROCESS.Queue()
     children = [
-        PROCESS.Process(target=target, args=(*arguments, i, start, results))
+        PROCESS.Process(target=reporting, args=(target, *arguments, i, start, results))
         for i in range(PROCESSES)
     ]
     for child in children:
@@ -66,8 +66,15 @@ def at_once(target, *arguments):
     reports = [results.get(timeout=60) for _ in children]
     for child in children:
         child.join(60)
-        assert child.exitcode == 0
+    assert [report for report in reports if isinstance(report, Exception)] == []
     return reports
+
+
+def reporting(target, *arguments):
+    try:
+        target(*arguments)
+    except Exception as error:
+        arguments[-1].put(error)
 
 
 def spend_share(opener, path, i, start, results):

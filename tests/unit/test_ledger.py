@@ -406,6 +406,11 @@ def test_a_process_that_missed_a_refresh_must_open_again(path):
     with pytest.raises(SourceChanged, match="refreshed by another process"):
         ask(old, "count")
     assert other.budget()[1] == 0
+    charge = ask(other, "count")
+    with pytest.raises(EngineFailed, match="the old rows is not kept"):
+        old.record([(charge.number, "old")])
+    assert other.record([(charge.number, "new")]) == ["new"]
+    assert old.record([(charge.number, "old")]) == ["new"]
 
 
 def test_reopening_after_a_refresh_uses_the_new_schema(path):
@@ -589,9 +594,9 @@ def test_the_ledger_marks_each_entry_outside(path):
     seal = Seal.open(path)
     ledger = opened(path, seal=seal)
     charge = ask(ledger, "count")
-    assert seal._read().number == 1
+    assert seal.marked().number == 1
     ledger.record([(charge.number, "5")])
-    assert seal._read().hash == list(ledger.entries())[-1].hash
+    assert seal.marked().hash == list(ledger.entries())[-1].hash
 
 
 def test_a_deleted_ledger_is_not_begun_again(path):

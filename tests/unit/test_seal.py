@@ -109,7 +109,7 @@ def test_the_marked_entry_must_be_in_the_ledger(seal):
 def test_a_mark_never_goes_backwards(seal):
     for number in (3, 7, 5, 7, 0):
         seal.mark(number, HASHES[number])
-    assert seal._read().number == 7
+    assert seal.marked().number == 7
 
 
 def test_a_torn_slot_leaves_the_other(seal):
@@ -120,9 +120,9 @@ def test_a_torn_slot_leaves_the_other(seal):
     newest = 0 if content.startswith(b"%019d" % 5) else seal_module.SLOT
     content[newest + 30] ^= 1
     seal._path.write_bytes(content)
-    assert seal._read().number == 4
+    assert seal.marked().number == 4
     seal.mark(6, HASHES[6])
-    assert seal._read().number == 6
+    assert seal.marked().number == 6
 
 
 def test_a_forged_or_unreadable_mark_stops(seal, tmp_path):
@@ -144,7 +144,7 @@ def test_processes_mark_together(seal):
             os._exit(0)
         children.append(pid)
     assert all(os.waitpid(pid, 0)[1] == 0 for pid in children)
-    assert seal._read() == seal_module.Mark(95, HASHES[95])
+    assert seal.marked() == seal_module.Mark(95, HASHES[95])
 
 
 def test_a_mark_that_cannot_be_written_stops(seal):
@@ -207,8 +207,9 @@ def test_every_refresh_is_remembered(seal, tmp_path):
     for n, fingerprint in enumerate(["f", "g", "f", "h"]):
         seal.remember(fingerprint)
         seal.mark(n, HASHES[n])
-    assert seal._path.read_bytes()[256:].split() == [b"f", b"g", b"h"]
-    assert seal._read().number == 3
+    assert seal._path.read_bytes()[256:].split() == [b"f", b"g", b"f", b"h"]
+    assert seal.current() == "h"
+    assert seal.marked().number == 3
     other = Seal.open(tmp_path / "other")
     assert {other.known(f) for f in "fgh"} == {"clinic.ledger"}
 

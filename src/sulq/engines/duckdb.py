@@ -11,7 +11,8 @@ from __future__ import annotations
 import math
 import threading
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
+from pathlib import Path
 from typing import Any
 
 import duckdb
@@ -19,26 +20,38 @@ import numpy as np
 
 from sulq.check import CheckedQuery
 from sulq.engines.base import Matrix, Progress
-from sulq.engines.sql import Writer, quote, text
+from sulq.engines.sql import TooLong, Writer, quote, text
 from sulq.errors import EngineFailed, SchemaError
-from sulq.kernel import Batch, add_batch, needed_columns, rows_at_most
+from sulq.kernel import Batch, add_batch, needed_columns, rows_at_most, vectors_of
 from sulq.kernel import Matrix as Gathered
 from sulq.partition import Axis
 from sulq.schema import Schema
-from sulq.sources import Source, bind
+from sulq.sources import Source, bind, check_quotes, csv_header
+from sulq.store import StoreWriter, encode
 from sulq.tree import KERNEL_ONLY
-from sulq.values import Dense
+from sulq.values import Dense, Value
 
 CUBE_CELLS = 2**16  # a group-by this small is cheaper than many sums
+KEPT_CELLS = 2**20  # of all cubes kept together
 SLOW_SECONDS = 1.0  # after this a scan shows its progress
 
 LOCKS = (
+    "SET TimeZone = 'UTC'",  # a moment is the same date on every machine
     "SET python_enable_replacements = false",
     "SET autoinstall_known_extensions = false",
     "SET autoload_known_extensions = false",
     "SET enable_external_access = false",
     "SET lock_configuration = true",
 )
+
+
+# What tells rows apart where they lie; a CSV has nothing but its columns.
+PLACES = {
+    "parquet": "file_row_number",
+    "arrow": "sulq_row_number",
+    "duckdb": "sulq_row_number",
+    "store": "sulq_row_number",
+}
 
 
 class DuckDBEngine:
@@ -48,6 +61,18 @@ class DuckDBEngine:
         self, source: Source, schema: Schema | None, progress: Progress | None = None
     ) -> None:
         self.progress = progress
+        self._connect(source, schema)
+        for lock in LOCKS:
+            self._connection.execute(lock)
+        self._lock = threading.Lock()
+        self._cubes: dict[tuple[str, ...], Any] = {}  # kept while the rows stay as they are
+        self.rows = self._count_rows(source)
+
+    # --- opening ------------------------------------------------------------------------
+
+    def _connect(self, source: Source, schema: Schema | None) -> None:
+        """A connection whose view `source` has the declared columns; not locked yet."""
+        self._numbered = schema is not None and schema.unit is not None
         self._connection = self._open(source)
         stored = {
             row[0]: str(row[1])
@@ -55,33 +80,69 @@ class DuckDBEngine:
         }
         if source.kind == "csv" and schema is not None:
             stored = self._type_csv(schema, stored)
-        self.schema = bind(schema or Schema.unit(len(stored)), stored)
+        self.schema = bind(schema or Schema.of_array(len(stored)), stored)
         physical = {c.name: stored[c.name].split("(")[0] for c in self.schema.columns}
-        self._writer = Writer(self.schema, physical)
-        for lock in LOCKS:
-            self._connection.execute(lock)
-        self._lock = threading.Lock()
-        self.rows = int(self._execute("SELECT count(*) FROM source").fetchall()[0][0])
+        if self.schema.unit is not None:
+            self._limit_rows(source, self.schema)
+        writer = StoreWriter if source.kind == "store" else Writer
+        self._writer = writer(self.schema, physical)
 
-    # --- opening ------------------------------------------------------------------------
+    def _limit_rows(self, source: Source, schema: Schema) -> None:
+        """Leave at most max_rows rows of each person, the first by key or by place.
+
+        Which ones does not depend on values, and who owns which rows is public.
+        """
+        assert schema.unit is not None
+        person, most = quote(schema.unit.column), schema.unit.max_rows
+        place = PLACES.get(source.kind)
+        keyed = schema.key is not None and schema.key.name != schema.unit.column
+        if place is None and not keyed:
+            raise SchemaError(
+                f"unit: which rows of a person count is fixed by a key, and {source.kind} rows "
+                "have no other order. Declare one with key = true, or use Parquet."
+            )
+        order = quote(schema.key.name) if keyed and schema.key is not None else place
+        rank = f"row_number() OVER (PARTITION BY {person} ORDER BY {order})"
+        run = self._connection.execute
+        run("ALTER VIEW source RENAME TO all_rows")
+        place = place or order
+        run(
+            f"CREATE TEMP TABLE beyond AS SELECT {place} AS place FROM (SELECT {place}, {rank} AS "
+            f"rank FROM all_rows) WHERE rank > {most}"
+        )
+        few = run("SELECT count(*) FROM beyond").fetchall()[0][0] == 0
+        rest = "" if few else f" WHERE {place} NOT IN (SELECT place FROM beyond)"
+        run(f"CREATE VIEW source AS SELECT * FROM all_rows{rest}")
+
+    @classmethod
+    def write_store(cls, source: Source, schema: Schema | None, path: Path, facts: Any) -> None:
+        """Encode the rows of a source into a new store."""
+        engine = cls.__new__(cls)
+        engine._connect(source, schema)
+        try:
+            encode(engine._connection, engine.schema, engine._writer, path, facts)
+        finally:
+            engine.close()
 
     def _open(self, source: Source) -> duckdb.DuckDBPyConnection:
         try:
-            if source.kind == "duckdb":
+            if source.kind in ("duckdb", "store"):
                 return self._open_database(source)
             connection = duckdb.connect(":memory:")
             if source.kind == "arrow":
-                connection.register("source", source.frame)
+                frame = source.frame
+                if self._numbered:
+                    frame = frame.append_column(PLACES["arrow"], [np.arange(frame.num_rows)])
+                connection.register("arrow_source", frame)
+                connection.execute("CREATE VIEW source AS SELECT * FROM arrow_source")
                 return connection
             path = text(str(source.path))
             connection.execute(f"SET allowed_paths = [{path}]")
-            reader = f"read_parquet({path})"
+            numbered = ", file_row_number = true" if self._numbered else ""
+            reader = f"read_parquet({path}{numbered})"
             if source.kind == "csv":
-                # Types are never guessed from rows, and a malformed line cannot raise.
-                reader = (
-                    f"read_csv({path}, all_varchar = true, header = true, sample_size = 1, "
-                    "ignore_errors = true, null_padding = true, strict_mode = false)"
-                )
+                assert source.path is not None
+                reader = f"read_csv({path}, {_csv_options(*csv_header(source.path))})"
             connection.execute(f"CREATE VIEW source AS SELECT * FROM {reader}")
         except duckdb.Error:
             raise SchemaError(
@@ -100,16 +161,34 @@ class DuckDBEngine:
         ).fetchall()
         names = [name for _, name in found]
         table = source.table or (names[0] if len(names) == 1 else None)
+        table = "rows" if source.kind == "store" else table
         if table is None or table not in names:
             raise SchemaError(
                 f"table={table!r}: the DuckDB file has {', '.join(names) or 'no table'}. Name one "
                 "with table=..."
             )
         home = next(s for s, name in found if name == table)
+        number = f", rowid AS {PLACES['duckdb']}" if self._numbered else ""
         connection.execute(
-            f"CREATE VIEW source AS SELECT * FROM owner.{quote(home)}.{quote(table)}"
+            f"CREATE VIEW source AS SELECT *{number} FROM owner.{quote(home)}.{quote(table)}"
         )
         return connection
+
+    def _count_rows(self, source: Source) -> int:
+        """n; every line of a CSV is read, so that none can fail or vanish later."""
+        if source.kind != "csv":
+            return int(self._execute("SELECT count(*) FROM source").fetchall()[0][0])
+        assert source.path is not None
+        counts = "".join(f", count({quote(n)})" for n in self.schema.names)
+        try:
+            rows = int(self._execute(f"SELECT count(*){counts} FROM raw_source").fetchall()[0][0])
+        except duckdb.Error:
+            raise SchemaError(
+                f"source={source.name!r}: a line is not UTF-8 text, or longer than 2 MB. Convert "
+                "the file, or write it as Parquet."
+            ) from None
+        check_quotes(source.path)
+        return rows
 
     def _type_csv(self, schema: Schema, stored: dict[str, str]) -> dict[str, str]:
         """A CSV holds text; declared types are tried value by value, failures are NULL."""
@@ -136,9 +215,10 @@ class DuckDBEngine:
                 cube = self._cube_columns(queries)
                 if cube is not None:
                     return self._from_cube(queries, cube)
-                if any(needs_kernel(q) for q in queries):
-                    return self._from_stream(queries)
-                return self._from_sql(queries)
+                if not any(needs_kernel(q) for q in queries):
+                    with suppress(TooLong):
+                        return self._from_sql(queries)
+                return self._from_stream(queries)
         except duckdb.Error:
             # The engine's own words may quote rows, so they stop here.
             raise EngineFailed(
@@ -161,8 +241,7 @@ class DuckDBEngine:
     # One cube: the distinct combinations of few-valued columns, and how many rows have each.
 
     def _cube_columns(self, queries: Sequence[CheckedQuery]) -> list[str] | None:
-        numbers = sum(q.shape[1] if not q.axes else 3 for q in queries)
-        if numbers < 3 or any(isinstance(q.values, Dense) or q.sample for q in queries):
+        if any(isinstance(q.values, Dense) or q.sample for q in queries):
             return None
         if any(a.kind in ("blocks", "nearest", "side") for q in queries for a in q.axes):
             return None
@@ -172,13 +251,23 @@ class DuckDBEngine:
             size *= few_values(self.schema, name)
             if size > CUBE_CELLS:
                 return None
-        return names if names else None
+        numbers = sum(q.shape[1] if not q.axes else 3 for q in queries)
+        worth = numbers >= 3 or self._larger_cube(names) is not None
+        return names if names and worth else None
+
+    def _larger_cube(self, names: list[str]) -> tuple[str, ...] | None:
+        """A cube already kept that has these columns."""
+        return next((kept for kept in self._cubes if set(names) <= set(kept)), None)
 
     def _from_cube(self, queries: Sequence[CheckedQuery], names: list[str]) -> list[Matrix]:
+        names = list(self._larger_cube(names) or names)
         columns = ", ".join(f"{self._writer.read(self.schema[n])} AS {quote(n)}" for n in names)
-        table = self._connection.sql(
-            f"SELECT {columns}, count(*) AS {quote(_spare(names))} FROM source GROUP BY ALL"
-        ).to_arrow_table()
+        if tuple(names) not in self._cubes:
+            table = self._connection.sql(
+                f"SELECT {columns}, count(*) AS {quote(_spare(names))} FROM source GROUP BY ALL"
+            ).to_arrow_table()
+            self._keep(tuple(names), table)
+        table = self._cubes[tuple(names)]
         batch = Batch({n: table.column(n) for n in names}, table.num_rows, self.schema)
         counts = table.column(len(names)).to_numpy()
         out = []
@@ -187,6 +276,16 @@ class DuckDBEngine:
             add_batch(query, batch, gathered, counts)
             out.append(gathered.rows())
         return out
+
+    def _keep(self, names: tuple[str, ...], cube: Any) -> None:
+        """Keep a cube for later questions; the oldest makes room."""
+        self._cubes[names] = cube
+        while sum(c.num_rows for c in self._cubes.values()) > KEPT_CELLS and len(self._cubes) > 1:
+            del self._cubes[next(iter(self._cubes))]
+
+    def forget(self) -> None:
+        """Forget what was kept: the rows may have changed."""
+        self._cubes.clear()
 
     # One statement: keys and gated contributions below, integer sums above.
 
@@ -199,10 +298,12 @@ class DuckDBEngine:
         sums: dict[str, str] = {}
         values = []
         for query, member in zip(queries, members, strict=True):
-            assert isinstance(query.values, tuple)
             gate = "" if member == shared else member
-            written = [_gated(writer.value(v), gate) for v in query.values]
-            values.append([_name(sums, f"sum({_name(columns, w, 'v')})", "s") for w in written])
+            if isinstance(query.values, Dense):
+                found = [_distinct(query.values.columns[0], gate, columns)]
+            else:
+                found = [self._aggregate(v, gate, columns) for v in query.values]
+            values.append([_name(sums, sql, "s") for sql in found])
         sets = list(dict.fromkeys(tuple(k) for k in keys))
         below = ", ".join(f"{sql} AS {name}" for sql, name in columns.items()) or "1 AS one"
         names = sorted({k for s in sets for k in s})
@@ -223,6 +324,17 @@ class DuckDBEngine:
             self._laid_out(query, k, v, _of_set(table, at, k, names, len(sets) > 1), at)
             for query, k, v in zip(queries, keys, values, strict=True)
         ]
+
+    def _aggregate(self, value: Value, gate: str, columns: dict[str, str]) -> str:
+        """One sum over the rows of the gate; counting is cheaper than adding ones."""
+        node = value.node
+        if node.op == "literal" and node.type != "number" and node.value in (1, True):
+            return f"count_if({_name(columns, gate, 'v')})" if gate else "count(*)"
+        if node.type == "boolean":
+            written = self._writer.node(node)
+            both = f"({gate}) AND ({written})" if gate else written
+            return f"count_if({_name(columns, both, 'v')})"
+        return f"sum({_name(columns, _gated(self._writer.value(value), gate), 'v')})"
 
     def _laid_out(
         self, query: CheckedQuery, keys: list[str], values: list[str],
@@ -247,7 +359,7 @@ class DuckDBEngine:
         columns = ", ".join(quote(n) for n in names) or "1 AS one"
         gathered = [Gathered(q.shape) for q in queries]
         reader = self._connection.sql(f"SELECT {columns} FROM source").to_arrow_reader(
-            rows_at_most(len(names))
+            rows_at_most(vectors_of(queries, self.schema))
         )
         for part in reader:
             batch = Batch({n: part.column(n) for n in names}, part.num_rows, self.schema)
@@ -282,14 +394,31 @@ class DuckDBEngine:
             watcher.join()
 
 
+def _csv_options(delimiter: str, names: list[str]) -> str:
+    """Nothing is guessed from rows: a line is a row, short ones padded, long ones cut."""
+    columns = ", ".join(f"{text(n)}: 'VARCHAR'" for n in names)
+    return (
+        f"auto_detect = false, header = true, delim = {text(delimiter)}, quote = '\"', "
+        f"escape = '\"', columns = {{{columns}}}, null_padding = true, strict_mode = false, "
+        "parallel = false"  # with it, a line break inside quotes is an error
+    )
+
+
 def needs_kernel(query: CheckedQuery) -> bool:
     """Does any part of it have no exact SQL?"""
-    if isinstance(query.values, Dense) or any(a.kind in ("nearest", "side") for a in query.axes):
+    if any(a.kind in ("nearest", "side") for a in query.axes):
         return True
     nodes = [n for n in (query.rows, query.where) if n is not None]
-    nodes += [v.node for v in query.values]
+    if not isinstance(query.values, Dense):
+        nodes += [v.node for v in query.values]
+    elif query.values.kind != "people":
+        return True
     nodes += [a.node for a in query.axes if a.node is not None]
     return any(part.op in KERNEL_ONLY for node in nodes for part in node.walk())
+
+
+def _distinct(name: str, gate: str, columns: dict[str, str]) -> str:
+    return f"count(DISTINCT {_name(columns, _gated(quote(name), gate), 'v')})"
 
 
 def few_values(schema: Schema, name: str) -> float:

@@ -7,9 +7,9 @@ from collections.abc import Callable
 from typing import Any
 
 from sulq.check import CheckedQuery
-from sulq.errors import QueryNotAllowed
 from sulq.partition import PRIME, Axis
 from sulq.schema import LARGEST, Column, Schema
+from sulq.sources import UNTYPED
 from sulq.tree import MAX_LENGTH, Node
 from sulq.values import Value
 
@@ -27,6 +27,10 @@ def quote(name: str) -> str:
 def text(value: str) -> str:
     """A text constant."""
     return "'" + value.replace("'", "''") + "'"
+
+
+class TooLong(Exception):
+    """The SQL would be too long for a database to plan; the kernel has no such limit."""
 
 
 class Writer:
@@ -47,7 +51,7 @@ class Writer:
             else:
                 written = SPELLING[node.op](node, *(self.node(a) for a in node.args))
             if len(written) > MAX_SQL:
-                raise QueryNotAllowed("the expression is too deeply nested; split it.")
+                raise TooLong
             self._done[node.text] = written
         return self._done[node.text]
 
@@ -68,9 +72,9 @@ class Writer:
 
     def read(self, c: Column) -> str:
         """A column as declared: clamped to its range, undeclared and NaN missing."""
-        name = quote(c.name)
+        name = self._stored(c)
         if c.type == "boolean":
-            if self.physical[c.name] != "BOOLEAN":
+            if self.physical[c.name] not in ("BOOLEAN", UNTYPED):
                 name = f"CASE WHEN {name} = 1 THEN TRUE WHEN {name} = 0 THEN FALSE END"
             return name if c.nullable else f"COALESCE({name}, FALSE)"
         if c.type == "category":
@@ -78,17 +82,25 @@ class Writer:
         if c.type == "text":
             return name
         if c.type == "number":
-            return self._number(c, name)
+            return self._number(c)
         if c.type == "date":
             return self._date(c, name)
         return self._integer(c, name)
+
+    def _stored(self, c: Column) -> str:
+        """The raw column, where need be in a type that means the same for every declaration."""
+        kind, name = self.physical[c.name], quote(c.name)
+        if kind == UNTYPED:  # a frame's column without any value
+            words = c.type == "text" or isinstance((c.values or (0,))[0], str)
+            return f"CAST({name} AS {'VARCHAR' if words else TYPES.get(c.type, 'BIGINT')})"
+        if kind == "ENUM":  # an enum refuses to meet words it does not know
+            return f"CAST({name} AS VARCHAR)"
+        return f"CAST({name} AS DOUBLE)" if kind == "FLOAT" else name
 
     def _category(self, c: Column, name: str) -> str:
         values = c.values or ()
         if isinstance(values[0], str):
             listed = ", ".join(text(v) for v in values)
-            if self.physical[c.name].startswith("ENUM"):
-                name = f"CAST({name} AS VARCHAR)"
             return f"CASE WHEN {name} IN ({listed}) THEN {name} END"
         listed = ", ".join(str(v) for v in values)
         return f"CASE WHEN {name} IN ({listed}) THEN CAST({name} AS BIGINT) END"
@@ -107,22 +119,33 @@ class Writer:
             f"ELSE CAST({missing} AS BIGINT) END"
         )
 
-    def _number(self, c: Column, name: str) -> str:
-        if self.physical[c.name] != "DOUBLE":
+    def _number(self, c: Column, value: Value | None = None) -> str:
+        """A number within its bounds; with a Value, straight on its grid, so read only once."""
+        name = self._stored(c)
+        if self.physical[c.name] not in ("DOUBLE", "FLOAT", UNTYPED):
             name = f"CAST({name} AS DOUBLE)"
         if not c.bounded:
             return f"CASE WHEN NOT isnan({name}) THEN {name} END"
-        low, high = (f"CAST('{end!r}' AS DOUBLE)" for end in (float(c.low), float(c.high)))
-        missing = "CAST(NULL AS DOUBLE)" if c.nullable else low
+        factor = 2.0**value.scale if value else 1.0
+        ends = (value.low / factor, value.high / factor) if value else (float(c.low), float(c.high))
+        low, high = (f"CAST('{end!r}' AS DOUBLE)" for end in ends)
+        inside, below, above, missing = name, low, high, "CAST(NULL AS DOUBLE)"
+        if value is not None:
+            inside = f"CAST(floor({name} * CAST('{factor!r}' AS DOUBLE) + 0.5) AS BIGINT)"
+            below, above, missing = str(value.low), str(value.high), "NULL"
         # NaN is above everything in DuckDB and PostgreSQL; NULL fails every test.
         return (
-            f"CASE WHEN {name} >= {low} AND {name} <= {high} THEN {name} "
-            f"WHEN {name} > {high} AND NOT isnan({name}) THEN {high} "
-            f"WHEN {name} < {low} THEN {low} ELSE {missing} END"
+            f"CASE WHEN {name} >= {low} AND {name} <= {high} THEN {inside} "
+            f"WHEN {name} > {high} AND NOT isnan({name}) THEN {above} "
+            f"WHEN {name} < {low} THEN {below} ELSE {missing if c.nullable else below} END"
         )
 
     def _date(self, c: Column, name: str) -> str:
-        if self.physical[c.name] != "DATE":
+        if self.physical[c.name] == "TIMESTAMP_NS":  # a cast would round up to the next day
+            ns, day = f"epoch_ns({name})", 86_400 * 10**9
+            whole = f"CAST({ns} // {day} - CAST({ns} % {day} < 0 AS INTEGER) AS INTEGER)"
+            name = f"COALESCE(DATE '1970-01-01' + {whole}, CAST({name} AS DATE))"
+        elif self.physical[c.name] not in ("DATE", UNTYPED):
             name = f"CAST({name} AS DATE)"
         low = f"DATE '{(c.low or datetime.date.min).isoformat()}'"
         high = f"DATE '{(c.high or datetime.date.max).isoformat()}'"
@@ -148,9 +171,13 @@ class Writer:
         """The key mod 2^31 - 1; text by the first 7 hex digits of its md5; missing is 0."""
         key = self.schema.key
         assert key is not None
-        name = quote(key.name)
+        name = self._stored(key)
         if key.type == "text":
             return f"COALESCE(CAST('0x' || substr(md5({name}), 1, 7) AS BIGINT), 0)"
+        if self.physical[key.name] in ("FLOAT", "DOUBLE"):
+            name = self.read(key)
+        elif self.physical[key.name] not in ("UBIGINT", "HUGEINT", "UHUGEINT"):
+            name = f"CAST({name} AS BIGINT)"  # PRIME added to a narrower one would overflow
         return f"COALESCE(CAST((({name} % {PRIME}) + {PRIME}) % {PRIME} AS BIGINT), 0)"
 
     def hashed(self, a: int, b: int) -> str:
@@ -195,12 +222,13 @@ class Writer:
             f"CASE WHEN ({x}) >= {edges[0]} AND ({x}) <= {edges[-1]} THEN {inside} ELSE {other} END"
         )
         if len(written) > 20 * MAX_SQL:
-            raise QueryNotAllowed("bins of so long an expression are too many; ask for fewer.")
+            raise TooLong
         return written
 
     def value(self, value: Value) -> str:
         """A contribution as an integer on its grid, clamped last; NULL contributes nothing."""
         x = self.node(value.node)
+        least = min(max(0, value.low), value.high)  # in place of a value that cannot be missing
         if value.node.type == "boolean":
             return f"CAST({x} AS BIGINT)"
         if value.node.type == "integer":
@@ -208,15 +236,22 @@ class Writer:
                 return x
             return (
                 f"CASE WHEN ({x}) < {value.low} THEN {value.low} WHEN ({x}) > {value.high} "
-                f"THEN {value.high} ELSE ({x}) END"
+                f"THEN {value.high} ELSE {_present(value.node, f'({x})', least)} END"
             )
+        if value.node.op == "column":
+            return self._number(self.schema[value.node.value], value)
         factor = 2.0**value.scale
         low, high = (f"CAST('{end / factor!r}' AS DOUBLE)" for end in (value.low, value.high))
         steps = f"CAST(floor(({x}) * CAST('{factor!r}' AS DOUBLE) + 0.5) AS BIGINT)"
         return (
             f"CASE WHEN ({x}) <= {low} THEN {value.low} WHEN ({x}) >= {high} THEN {value.high} "
-            f"ELSE {steps} END"
+            f"ELSE {_present(value.node, steps, least)} END"
         )
+
+
+def _present(node: Node, sql: str, least: int) -> str:
+    """A value that is never missing stays so, should an interval have been misjudged."""
+    return sql if node.nullable else f"COALESCE({sql}, {least})"
 
 
 def _infix(sign: str) -> Callable[..., str]:
@@ -288,6 +323,7 @@ SPELLING: dict[str, Callable[..., Any]] = {
     "lower": lambda node, a: f"translate({a}, '{CAPITALS}', '{SMALL}')",
     "upper": lambda node, a: f"translate({a}, '{SMALL}', '{CAPITALS}')",
     "part": lambda node, a: f"CAST(date_part('{node.value}', {a}) AS BIGINT)",
+    "trunc": lambda node, a: f"CAST(date_trunc('{node.value}', {a}) AS DATE)",
     "days": lambda node, a, b: f"CAST({a} - {b} AS BIGINT)",
     "shift": lambda node, a, b: f"({a} + CAST({b} AS INTEGER))",
 }

@@ -1,0 +1,1 @@
+"""Speed and error, measured against the plain thing in the same run."""

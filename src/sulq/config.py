@@ -1,0 +1,138 @@
+"""sulq.toml -> Settings: where the rows are and what is promised, as arguments of sulq.open.
+
+The file stands beside the data; relative paths in it start at its own folder.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+import tomllib
+from collections.abc import Mapping
+from dataclasses import dataclass, fields, replace
+from pathlib import Path
+from typing import Any
+
+from sulq.errors import Refused
+
+FILE = "sulq.toml"
+MEMORY = ":memory:"
+PATHS = ("source", "schema", "ledger")
+NUMBERS = ("epsilon", "delta")
+WHOLE = ("queries",)
+
+
+@dataclass(frozen=True, slots=True)
+class Settings:
+    """What `sulq.open` takes. None means: not said here, so sulq.open's own default."""
+
+    source: str | None = None
+    schema: str | None = None
+    epsilon: float | None = None
+    delta: float | None = None
+    queries: int | None = None
+    noise: str | None = None
+    guarantee: str | None = None
+    pricing: str | None = None
+    ledger: str | None = None
+    engine: str | None = None
+    table: str | None = None
+    name: str | None = None
+
+    @classmethod
+    def load(cls, path: str | Path) -> Settings:
+        """Read a sulq.toml."""
+        path = Path(path)
+        try:
+            text = path.read_text(encoding="utf-8")
+        except (OSError, UnicodeDecodeError) as error:
+            why = getattr(error, "strerror", None) or "not UTF-8 text"
+            raise Refused(
+                f"config={str(path)!r} cannot be read ({why}). `sulq init DATA` writes one."
+            ) from None
+        try:
+            found = tomllib.loads(text)
+        except tomllib.TOMLDecodeError as error:
+            raise Refused(f"{path.name}: not valid TOML: {error}.") from None
+        return cls(**_checked(found, text, path))
+
+    def over(self, other: Settings) -> Settings:
+        """These settings where they say something, the others elsewhere."""
+        said = {f.name: getattr(self, f.name) for f in fields(self)}
+        return replace(other, **{name: value for name, value in said.items() if value is not None})
+
+    @property
+    def arguments(self) -> dict[str, Any]:
+        """Keyword arguments for sulq.open; what was not said is left out."""
+        said = {f.name: getattr(self, f.name) for f in fields(self)}
+        return {name: value for name, value in said.items() if value is not None}
+
+    @property
+    def ledger_path(self) -> Path | None:
+        """Where the ledger is: as said, or beside the file; None if it is kept in memory."""
+        if self.ledger is not None:
+            return None if self.ledger == MEMORY else Path(self.ledger)
+        if self.source is None or "://" in self.source:
+            return None
+        from sulq.sources import Source
+
+        return Path(Source("file", "", path=Path(self.source).resolve()).ledger)
+
+
+def find(folder: str | Path = ".") -> Path | None:
+    """The sulq.toml in a folder, if there is one."""
+    path = Path(folder) / FILE
+    return path if path.is_file() else None
+
+
+def _checked(found: Mapping[str, Any], text: str, path: Path) -> dict[str, Any]:
+    known = [f.name for f in fields(Settings)]
+    out = {}
+    for name, value in found.items():
+        at = f"{path.name}, line {_line(text, name)}: "
+        if name not in known:
+            raise Refused(f"{at}{name!r} is not a setting. Known: {', '.join(known)}.")
+        out[name] = _value(name, value, at, path.parent)
+    return out
+
+
+def _value(name: str, value: Any, at: str, folder: Path) -> Any:
+    if name in NUMBERS or name in WHOLE:
+        kinds: Any = int if name in WHOLE else int | float
+        if isinstance(value, bool) or not isinstance(value, kinds):
+            want = "a whole number" if name in WHOLE else "a number"
+            raise Refused(f"{at}{name} = {value!r}, want {want}.")
+        return value
+    if not isinstance(value, str) or not value:
+        raise Refused(f"{at}{name} = {value!r}, want text in quotes.")
+    if name in PATHS and value != MEMORY and "://" not in value:
+        return str(folder / value)  # an absolute path stays as it is
+    return value
+
+
+def _line(text: str, name: str) -> int:
+    """The line that sets a key, or opens a table of that name."""
+    key = rf"""["']?{re.escape(name)}["']?"""
+    wanted = re.compile(rf"\s*(\[+\s*{key}\s*[\].]|{key}\s*[=.])")
+    lines = enumerate(text.splitlines(), 1)
+    return next((number for number, line in lines if wanted.match(line)), 1)
+
+
+def draft(source: str, schema: str, settings: Settings) -> str:
+    """The text of a new sulq.toml, for the owner to read and edit."""
+    say = json.dumps  # a JSON string is a TOML string
+    return f"""\
+# Where the private rows are, and what is promised about them.
+# Paths start at this file's folder. `sulq plan --rows N` shows what each choice costs.
+source = {say(source)}
+schema = {say(schema)}            # columns, bounds, categories: `sulq schema draft` helps
+
+# The promise. It is fixed when the first question begins the ledger, and stays for good:
+# after `queries` queries nobody's confidence in a fact about a row has grown by more than
+# `epsilon`, except with probability `delta`.
+epsilon = {settings.epsilon or 1.0}
+delta = {settings.delta or 1e-6}
+queries = {settings.queries or 1000}
+noise = {say(settings.noise or "gaussian")}            # gaussian, laplace, binomial or stitched
+guarantee = {say(settings.guarantee or "beliefs")}         # beliefs or dp
+"""

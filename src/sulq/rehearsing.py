@@ -1,0 +1,169 @@
+"""sulq.rehearsal: a schema -> a Database of synthetic rows, to try questions free.
+
+The rows are drawn from the declarations alone: no file is opened and no ledger on disk is
+touched. Whatever comes back says that it is a rehearsal.
+"""
+
+from __future__ import annotations
+
+import datetime
+from collections.abc import Mapping
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, TypeVar
+
+from sulq.answer import Answer, Table
+from sulq.database import Database
+from sulq.errors import MICRO, Refused
+from sulq.noise import SystemNoise
+from sulq.opening import MEMORY, Guard, terms_of
+from sulq.promise import Promise
+from sulq.query import Query, Rows
+from sulq.schema import Column, Schema
+from sulq.sources import Source
+
+if TYPE_CHECKING:
+    import numpy as np
+
+    Values = np.ndarray[Any, Any]
+
+NOTE = "rehearsal: synthetic rows, nothing spent"
+NAME = "rehearsal"
+PLENTY = 10**9 * MICRO  # the budget of a rehearsal, so that it never ends one
+MOST_ROWS = 10_000_000
+SEED = 249  # the rows are made up, so they may be the same every time; the noise never is
+MISSING = 0.05  # of a column that may be
+WORDS = 3, 8  # letters of a made-up text
+# Where the owner declared no ends. A comparison is all that may be asked of these anyway.
+LOW, HIGH = 0, 100
+FIRST, LAST = datetime.date(2000, 1, 1), datetime.date(2029, 12, 31)
+
+Given = TypeVar("Given", Answer, Table)
+
+
+class Rehearsal(Database):
+    """A Database of synthetic rows: the same calls, nothing real read or spent."""
+
+    def _ask(self, bundles: list[list[Query]], request_id: str | None) -> list[list[Answer]]:
+        return [[_marked(a) for a in answers] for answers in super()._ask(bundles, request_id)]
+
+    # These two make an answer of their own from what came back.
+
+    def sql(self, text: str, *, request_id: str | None = None) -> Table:
+        """Answer one SELECT, from synthetic rows."""
+        return _marked(super().sql(text, request_id=request_id))
+
+    def mean(
+        self, expression: str, where: str | None = None, *, rows: Rows | None = None,
+        error: Any = None,
+    ) -> Answer:  # fmt: skip
+        """The mean of an expression, over synthetic rows."""
+        return _marked(super().mean(expression, where, rows=rows, error=error))
+
+    def __repr__(self) -> str:
+        return f"<sulq.Database {self.name!r}, a {NOTE}: {self.rows:,} rows>"
+
+
+def _marked(given: Given) -> Given:
+    """Say that this is a rehearsal, before anything else there is to note."""
+    if given.note.startswith(NOTE):
+        return given
+    return replace(given, note=f"{NOTE}; {given.note}" if given.note else NOTE)
+
+
+def rehearsal(
+    schema: Schema | str | Path | Mapping[str, Any],
+    rows: int = 1000,
+    *,
+    epsilon: float = 1.0,
+    delta: float = 1e-6,
+    queries: int = 1000,
+    noise: str = "gaussian",
+    guarantee: str = "beliefs",
+    pricing: str = "geometry",
+    name: str | None = None,
+) -> Database:
+    """A database of synthetic rows from the schema alone, to try questions free.
+
+    Rows are spread evenly over the declared ranges and categories; a twentieth of what may be
+    missing is. State the promise of the real table to see its prices and error bars; the
+    budget here does not run out. `name` is what SQL calls the table: the schema file's name
+    unless given.
+    """
+    if isinstance(rows, bool) or not isinstance(rows, int) or not 0 <= rows <= MOST_ROWS:
+        raise Refused(f"rows={rows!r}, want a whole number from 0 to {MOST_ROWS:,}.")
+    promise = Promise(epsilon, delta, queries, noise, guarantee)
+    declared = Schema.load(schema)
+    named = name or Path(declared.where).stem or NAME
+    source = Source("arrow", named, frame=made_up(declared, rows))
+    return _opened(source, declared, promise, pricing)
+
+
+def _opened(source: Source, schema: Schema, promise: Promise, pricing: str) -> Rehearsal:
+    from sulq.engines.duckdb import DuckDBEngine
+    from sulq.ledger import Ledger
+
+    engine = DuckDBEngine(source, schema)
+    ledger = Ledger.open(
+        MEMORY, terms=terms_of(engine, promise, pricing), cells=engine.schema.cell_count,
+        total=PLENTY, name=source.name,
+    )  # fmt: skip
+    guard = Guard(source, None)
+    return Rehearsal(
+        engine, promise, ledger, SystemNoise(), guard, pricing=pricing, name=source.name
+    )
+
+
+# --- rows ---------------------------------------------------------------------------------
+
+
+def made_up(schema: Schema, rows: int) -> Any:
+    """An Arrow table that the schema fits, drawn from it alone."""
+    import numpy as np
+    import pyarrow as pa
+
+    rng = np.random.default_rng(SEED)
+    columns = {}
+    for column in schema.columns:
+        values = _key(column, rows) if column.key else _drawn(column, rows, rng)
+        missing = rng.random(rows) < MISSING if column.nullable and not column.key else None
+        columns[column.name] = pa.array(values, type=_type(column), mask=missing)
+    return pa.table(columns)
+
+
+def _type(column: Column) -> Any:
+    """How Arrow should store it; None lets the values decide."""
+    import pyarrow as pa
+
+    return {"date": pa.date32(), "text": pa.string()}.get(column.type)
+
+
+def _key(column: Column, rows: int) -> Values:
+    """0, 1, 2, ...: every row its own."""
+    import numpy as np
+
+    numbers = np.arange(rows)
+    return numbers.astype(str).astype(object) if column.type == "text" else numbers
+
+
+def _drawn(column: Column, rows: int, rng: np.random.Generator) -> Values:
+    """Values spread evenly over what the column may hold."""
+    import numpy as np
+
+    if column.listed is not None:
+        return np.array(column.listed)[rng.integers(0, len(column.listed), rows)]
+    if column.type == "text":
+        return np.array([_word(rng) for _ in range(rows)], dtype=object)
+    if column.type == "date":
+        first, last = (column.low, column.high) if column.bounded else (FIRST, LAST)
+        days = np.arange(np.datetime64(first), np.datetime64(last) + 1)
+        return days[rng.integers(0, len(days), rows)]
+    low, high = (column.low, column.high) if column.bounded else (LOW, HIGH)
+    if column.type == "integer":
+        return rng.integers(low, high, rows, endpoint=True)
+    return rng.uniform(low, high, rows)
+
+
+def _word(rng: np.random.Generator) -> str:
+    letters = rng.integers(ord("a"), ord("z") + 1, rng.integers(*WORDS, endpoint=True))
+    return "".join(map(chr, letters))

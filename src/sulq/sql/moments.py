@@ -1,0 +1,235 @@
+"""Aggregates -> the sums a statement asks for, and each aggregate back from them.
+
+COUNT and SUM alone are plain sums. What divides by a count (AVG, VAR, CORR, ...) asks for
+sums about the middle of the declared range, beside one count of the rows where everything is
+known: that costs least. Aggregates over the same rows share one count.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+from sulq.errors import QueryNotAllowed
+from sulq.expressions import parse
+from sulq.query import Terms
+from sulq.schema import Schema
+from sulq.sql.noisy import Noisy
+from sulq.tree import NUMERIC
+from sulq.values import gridded
+
+Read = Callable[["Released"], Noisy]
+
+
+@dataclass
+class Group:
+    """Rows where `condition` holds and all of `known` are there; sums of `members` over them."""
+
+    condition: str
+    known: tuple[str, ...]
+    members: list[str] = field(default_factory=list)
+
+    def add(self, member: str) -> None:
+        """Sum one more expression over these rows."""
+        if member not in self.members:
+            self.members.append(member)
+
+
+@dataclass(frozen=True)
+class Released:
+    """The answer to a statement's Terms, by name."""
+
+    sums: dict[str, Noisy]
+    counts: dict[int, Noisy]
+    centred: dict[tuple[int, str], Noisy]
+
+
+class Moments:
+    """Collects what the aggregates of one statement need."""
+
+    def __init__(self, schema: Schema) -> None:
+        self.schema = schema
+        self.sums: list[str] = []
+        self.groups: list[Group] = []
+        self.counted = False
+        self._late: list[Callable[[], None]] = []  # COUNT and SUM look for a group to share
+
+    def terms(self) -> Terms:
+        """The values of the statement's query."""
+        for settle in self._late:
+            settle()
+        self._late.clear()
+        groups = tuple((_all(g.condition, g.known), *g.members) for g in self.groups)
+        return Terms(tuple(self.sums), groups, self.counted)
+
+    def released(self, columns: list[Noisy]) -> Released:
+        """Name the released numbers, in the order Terms lays them out."""
+        numbers = iter(columns)
+        sums = {text: next(numbers) for text in self.sums}
+        counts, centred = {}, {}
+        for i, group in enumerate(self.groups):
+            counts[i] = next(numbers)
+            for member in group.members:
+                centred[i, member] = next(numbers)
+        return Released(sums, counts, centred)
+
+    # --- what aggregates ask for --------------------------------------------------------
+
+    def count(self, condition: str, argument: str | None = None) -> Read:
+        """COUNT(*), COUNT(x) or COUNT_IF(p), over the rows of a FILTER."""
+        known = (argument,) if argument is not None and self._nullable(argument) else ()
+        slot: list[Any] = []
+        self.counted = True
+
+        def settle() -> None:
+            group = self._find(condition, known)
+            if group is not None:
+                slot.append(group)
+                return
+            test = _all(condition, known)
+            text = "1" if test == "true" else f"CASE WHEN {test} THEN 1 ELSE 0 END"
+            self._sum(text)
+            slot.append(text)
+
+        self._late.append(settle)
+        return lambda r: r.counts[slot[0]] if isinstance(slot[0], int) else r.sums[slot[0]]
+
+    def sum(self, condition: str, x: str) -> Read:
+        """SUM(x); from a centred sum if the statement has one of the same x."""
+        self._number(x)
+        known = (x,) if self._nullable(x) else ()
+        slot: list[Any] = []
+
+        def settle() -> None:
+            number = self._find(condition, known)
+            if number is not None and x in self.groups[number].members:
+                slot.append(number)
+                return
+            text = x if condition == "true" else f"CASE WHEN {condition} THEN {x} END"
+            self._sum(text)
+            slot.append(text)
+
+        self._late.append(settle)
+        middle = self.middle(x)
+
+        def read(r: Released) -> Noisy:
+            if isinstance(slot[0], int):
+                return r.centred[slot[0], x] + middle * r.counts[slot[0]]
+            return r.sums[slot[0]]
+
+        return read
+
+    def mean_parts(self, condition: str, *xs: str) -> tuple[Read, Callable[[str], Read]]:
+        """The count of rows where all xs are known, and the mean about mid-range of a member."""
+        for x in xs:
+            self._number(x)
+        number = self._group(condition, tuple(x for x in xs if self._nullable(x)))
+        group = self.groups[number]
+
+        def mean_of(member: str) -> Read:
+            group.add(member)
+            return lambda r: r.centred[number, member] / r.counts[number]
+
+        return (lambda r: r.counts[number]), mean_of
+
+    def middle(self, x: str) -> float:
+        """The middle of an expression's range, on its grid."""
+        value = gridded(parse(x, self.schema))
+        return float((value.low + value.high) / 2 * 2.0**-value.scale)
+
+    def deviation(self, x: str) -> str:
+        """x about its middle, as an expression."""
+        return f"(({x}) - {self.middle(x)!r})"
+
+    # --- helpers ------------------------------------------------------------------------
+
+    def _number(self, x: str) -> None:
+        node = parse(x, self.schema)
+        if node.type not in NUMERIC:
+            raise QueryNotAllowed(f"{x!r} is {node.type}; only numbers can be summed.")
+
+    def _nullable(self, x: str) -> bool:
+        return parse(x, self.schema).nullable
+
+    def _sum(self, text: str) -> None:
+        if text not in self.sums:
+            self.sums.append(text)
+
+    def _find(self, condition: str, known: tuple[str, ...]) -> int | None:
+        for i, group in enumerate(self.groups):
+            if group.condition == condition and set(group.known) == set(known):
+                return i
+        return None
+
+    def _group(self, condition: str, known: tuple[str, ...]) -> int:
+        found = self._find(condition, known)
+        if found is not None:
+            return found
+        self.groups.append(Group(condition, tuple(sorted(set(known)))))
+        return len(self.groups) - 1
+
+
+def _all(condition: str, known: tuple[str, ...]) -> str:
+    """A predicate that is true or false, never missing."""
+    parts = [] if condition == "true" else [f"COALESCE({condition}, false)"]
+    parts += [f"({x}) IS NOT NULL" for x in known]
+    return " AND ".join(parts) or "true"
+
+
+# --- aggregates from moments --------------------------------------------------------------
+
+
+def average(m: Moments, condition: str, x: str) -> Read:
+    """AVG(x) = mid + mean(x - mid)."""
+    _, mean_of = m.mean_parts(condition, x)
+    mean, middle = mean_of(x), m.middle(x)
+    return lambda r: mean(r) + middle
+
+
+def variance(m: Moments, condition: str, x: str, *, sample: bool) -> Read:
+    """VAR(x) = mean(y^2) - mean(y)^2 with y = x - mid."""
+    return covariance(m, condition, x, x, sample=sample)
+
+
+def covariance(m: Moments, condition: str, x: str, y: str, *, sample: bool) -> Read:
+    """COVAR(x, y) over the rows where both are known."""
+    xs = (x,) if x == y else (x, y)
+    count, mean_of = m.mean_parts(condition, *xs)
+    product = f"{m.deviation(x)} * {m.deviation(y)}"
+    mean_x, mean_y, mean_xy = mean_of(x), mean_of(y), mean_of(product)
+    middle = m.middle(product)
+
+    def read(r: Released) -> Noisy:
+        found = mean_xy(r) + middle - mean_x(r) * mean_y(r)
+        return found * (count(r) / (count(r) - 1.0)) if sample else found
+
+    return read
+
+
+def root(read: Read) -> Read:
+    """The square root; a variance the noise made negative counts as 0."""
+
+    def slope(v: Any) -> Any:
+        with np.errstate(all="ignore"):
+            return np.where(v > 0, 0.5 / np.sqrt(np.where(v > 0, v, 1.0)), np.inf)
+
+    return lambda r: read(r).through(lambda v: np.sqrt(np.maximum(v, 0.0)), slope)
+
+
+def correlation(m: Moments, condition: str, x: str, y: str) -> Read:
+    """CORR(x, y) over the rows where both are known."""
+    cov = covariance(m, condition, x, y, sample=False)
+    var_x, var_y = (variance_within(m, condition, t, (x, y)) for t in (x, y))
+    spread = root(lambda r: var_x(r) * var_y(r))
+    return lambda r: cov(r) / spread(r)
+
+
+def variance_within(m: Moments, condition: str, x: str, among: tuple[str, str]) -> Read:
+    """VAR_POP(x) over the rows where all of `among` are known, sharing their count."""
+    _, mean_of = m.mean_parts(condition, *among)
+    square = f"{m.deviation(x)} * {m.deviation(x)}"
+    mean, mean_square, middle = mean_of(x), mean_of(square), m.middle(square)
+    return lambda r: mean_square(r) + middle - mean(r) * mean(r)

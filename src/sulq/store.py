@@ -1,0 +1,117 @@
+"""The encoded store: rows already clamped and on their grids, in one DuckDB file.
+
+A private sum over it is a plain sum of integers, and a category is a small number. The file
+holds what the rows held, so it is as secret as they are. It goes on with the ledger of the
+rows it was made from.
+"""
+
+from __future__ import annotations
+
+import json
+import tempfile
+from pathlib import Path
+from typing import Any
+
+import duckdb
+
+from sulq.engines.sql import Writer, quote, text
+from sulq.errors import SchemaError
+from sulq.schema import Column, Schema
+from sulq.tree import column as column_node
+from sulq.values import gridded
+
+VERSION = 1
+GRID = "#grid"  # behind a number column's name: its grid integers
+
+WIDTHS = ((2**7, "TINYINT"), (2**15, "SMALLINT"), (2**31, "INTEGER"), (2**63, "BIGINT"))
+
+
+def encode(connection: Any, schema: Schema, writer: Writer, path: Path, facts: Any) -> None:
+    """Write the rows of a connection's `source` to a new store at `path`."""
+    if path.exists():
+        raise SchemaError(f"{path.name!r} exists. Remove it, or give another name.")
+    with tempfile.TemporaryDirectory(prefix=".sulq-", dir=path.parent) as folder:
+        partial = Path(folder) / path.name  # nobody else can look into this folder
+        connection.execute(f"ATTACH {text(str(partial))} AS store")
+        try:
+            for c in (c for c in schema.columns if _is_words(c)):
+                values = ", ".join(text(v) for v in c.values or ())
+                connection.execute(f"CREATE TYPE {_enum(c)} AS ENUM ({values})")
+            columns = ", ".join(part for c in schema.columns for part in _columns(c, writer))
+            connection.execute(f"CREATE TABLE store.rows AS SELECT {columns} FROM source")
+            connection.execute("CREATE TABLE store.sulq (facts VARCHAR)")
+            body = json.dumps({"version": VERSION, "schema": schema.to_json(), **facts})
+            connection.execute("INSERT INTO store.sulq VALUES (?)", [body])
+        finally:
+            connection.execute("DETACH store")
+        partial.chmod(0o600)
+        partial.rename(path)
+
+
+def facts_of(path: Path) -> dict[str, Any]:
+    """What a store says of itself: its schema and the rows it was made from."""
+    try:
+        with duckdb.connect(str(path), read_only=True) as connection:
+            found = connection.execute("SELECT facts FROM sulq").fetchone()
+        facts: dict[str, Any] = json.loads(found[0]) if found else {}
+    except (duckdb.Error, ValueError):
+        raise SchemaError(f"{path.name!r} is not a store that `sulq encode` made.") from None
+    if facts.get("version") != VERSION:
+        raise SchemaError(
+            f"{path.name!r} was made by another version of sulq. Make it again: sulq encode."
+        )
+    return facts
+
+
+def _enum(c: Column) -> str:
+    return f"store.{quote('type of ' + c.name)}"
+
+
+def _is_words(c: Column) -> bool:
+    return c.values is not None and isinstance(c.values[0], str)
+
+
+def _columns(c: Column, writer: Writer) -> list[str]:
+    """A column as it is stored: read as declared, as narrow as its range allows."""
+    read = writer.read(c)
+    if c.key:
+        return [f"{quote(c.name)} AS {quote(c.name)}"]
+    if _is_words(c):
+        return [f"CAST({read} AS {_enum(c)}) AS {quote(c.name)}"]
+    if c.type == "integer" and c.bounded:
+        return [f"CAST({read} AS {_narrow(c.low, c.high)}) AS {quote(c.name)}"]
+    stored = [f"{read} AS {quote(c.name)}"]
+    if c.type == "number" and c.bounded:
+        value = gridded(column_node(c))
+        kind = _narrow(value.low, value.high)
+        stored.append(f"CAST({writer.value(value)} AS {kind}) AS {quote(c.name + GRID)}")
+    return stored
+
+
+def _narrow(low: int, high: int) -> str:
+    return next(kind for most, kind in WIDTHS if -most <= low and high < most)
+
+
+class StoreWriter(Writer):
+    """Writes SQL over a store: everything is read already."""
+
+    def read(self, c: Column) -> str:
+        """The stored column: clamped, undeclared and NaN missing."""
+        if c.type == "integer" and not c.bounded:
+            return super().read(c)  # a key is kept as it was
+        if c.type == "integer":
+            return f"CAST({quote(c.name)} AS BIGINT)"
+        if c.type == "category" and not _is_words(c):
+            return f"CAST({quote(c.name)} AS BIGINT)"
+        return quote(c.name)
+
+    def value(self, value: Any) -> str:
+        """A number column's sum is that of its stored grid integers."""
+        node = value.node
+        if node.op == "column":
+            c = self.schema[node.value]
+            if c.type == "number":
+                return quote(c.name + GRID)
+            if c.type == "integer" and c.bounded:
+                return quote(c.name)
+        return super().value(value)

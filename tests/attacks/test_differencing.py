@@ -1,0 +1,47 @@
+"""Two counts that differ by Joe alone.
+
+200 tables, Joe's bit an even coin in each. With T = 2 the difference of the two counts has
+standard deviation 10.7, so the best guess is right with probability 0.519: more than 136 of
+200 with probability 2e-6. A second run settles it; both at once: 4e-12.
+"""
+
+import numpy as np
+from attacks.harness import Silent, opened, people
+from scipy.stats import binom
+
+from sulq import Query, Rows
+
+TABLES, LIMIT, JOE = 200, 136, 17
+WITHOUT_JOE = (
+    lambda: Query(where=f"secret and id <> {JOE}"),
+    lambda: Query(where="secret", rows=Rows.where(f"id <> {JOE}")),
+    lambda: Query(where=f"secret and not (id = {JOE})"),
+    lambda: Query(where=f"(secret or age > 200) and (id < {JOE} or id > {JOE})"),
+)
+
+
+def guesses(noise_from=None):
+    """How many of the Joes are guessed right."""
+    rng = np.random.default_rng()
+    right = 0
+    for i in range(TABLES):
+        bits = rng.integers(0, 2, 40).astype(bool)
+        db = opened(people(40, secret=bits), noise_from=noise_from, queries=2)
+        everyone, others = db.ask([Query(where="secret"), WITHOUT_JOE[i % 4]()])
+        right += bool((everyone.value - others.value > 0.5) == bits[JOE])
+    return right
+
+
+def test_the_difference_of_two_counts_does_not_give_joe_away():
+    """At most 136 of 200 right, in one of two runs. False alarm: 4e-12."""
+    assert binom.sf(LIMIT, TABLES, 0.5187) ** 2 < 1e-9
+    runs = [guesses()]
+    if runs[0] > LIMIT:
+        runs.append(guesses())
+    print(f"differencing: {runs} of {TABLES}, limit {LIMIT}")
+    assert min(runs) <= LIMIT
+
+
+def test_control_exact_counts_give_joe_away_every_time():
+    """The same attack without noise: 200 of 200."""
+    assert guesses(Silent()) == TABLES

@@ -1,0 +1,81 @@
+"""`sulq demo` runs every time, reads well, and touches nothing that is not its own."""
+
+from __future__ import annotations
+
+import json
+import re
+
+import pytest
+from typer.testing import CliRunner
+
+from sulq.cli import app
+
+
+def demo(folder, width=80):
+    result = CliRunner().invoke(app, ["demo", "--dir", str(folder)], env={"COLUMNS": str(width)})
+    if result.exception is not None and not isinstance(result.exception, SystemExit):
+        raise result.exception
+    return result
+
+
+@pytest.fixture(scope="module")
+def shown(tmp_path_factory):
+    """The demo's page and folder, after a second run in the same place."""
+    folder = tmp_path_factory.mktemp("demo") / "people"
+    assert demo(folder).exit_code == 0
+    result = demo(folder)
+    assert result.exit_code == 0, result.output
+    return folder, result.stdout
+
+
+def test_it_shows_what_it_should(shown):
+    """The promise in words, prices before, answers after, true values, budget, refusals."""
+    _, page = shown
+    for text in (
+        "73.1%", "known before asking", "shown only because this table is synthetic",
+        "999 of 1,000 queries", "nothing was charged", "BudgetExceeded", "QueryNotAllowed",
+        "100 numbers in", "report.md", "sulq schema draft", "docs/tutorial.md",
+    ):  # fmt: skip
+        assert text in " ".join(page.split())
+
+
+def test_only_the_asked_region_pays(shown):
+    _, page = shown
+    spent = dict(re.findall(r"^ +(north|south|east|west) +(\d+ +\d+)", page, re.MULTILINE))
+    assert {name: x.split() for name, x in spent.items()} == {
+        "north": ["8", "9"], "south": ["8", "8"], "east": ["8", "8"], "west": ["8", "8"],
+    }  # fmt: skip
+
+
+def test_it_fits_the_page_and_has_no_colour_codes(shown):
+    _, page = shown
+    assert "\x1b" not in page
+    assert max(map(len, page.splitlines())) <= 80
+
+
+def test_answers_are_near_the_true_values(shown):
+    """Each answer within five half-widths of the truth. False alarm: far below 1e-9."""
+    _, page = shown
+    pattern = r"answer  ([\d,.-]+) \+/- ([\d,.]+) \(95%\)\s+true +([\d,.]+)"
+    found = [[float(x.replace(",", "")) for x in f] for f in re.findall(pattern, page)]
+    assert len(found) == 6
+    assert all(abs(answer - true) < 5 * width for answer, width, true in found)
+
+
+def test_its_folder_can_be_used_afterwards(shown):
+    """The commands it suggests work there."""
+    folder, _ = shown
+    result = CliRunner().invoke(app, ["budget", "--json", "--config", str(folder / "sulq.toml")])
+    assert json.loads(result.stdout)["total_micro"] == 1_000_000_000
+    assert (folder / "report.md").read_text().startswith("# Privacy report")
+    assert (folder / "ages.svg").read_text().startswith("<svg")
+
+
+def test_it_leaves_other_peoples_files_alone(tmp_path):
+    """A folder with anything else in it is refused, and nothing in it changes."""
+    (tmp_path / "people.parquet").write_text("mine")
+    result = demo(tmp_path)
+    assert result.exit_code == 2
+    assert "not the demo's" in result.stderr
+    assert [p.name for p in tmp_path.iterdir()] == ["people.parquet"]
+    assert (tmp_path / "people.parquet").read_text() == "mine"

@@ -1,0 +1,349 @@
+"""The documentation says what the product does: examples run, references are complete."""
+
+from __future__ import annotations
+
+import doctest
+import functools
+import importlib.util
+import inspect
+import io
+import re
+import shlex
+import shutil
+import tomllib
+import warnings
+from contextlib import redirect_stdout
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pyarrow.parquet as pq
+import pytest
+
+import sulq
+from sulq import config, demo_data, errors
+from sulq.database import Database
+from sulq.expressions import HINTS, parse
+from sulq.schema import FIELDS
+from sulq.tree import FUNCTIONS
+
+ROOT = Path(__file__).parents[2]
+DOCS = ROOT / "docs"
+PAGES = sorted([*ROOT.glob("*.md"), *DOCS.rglob("*.md")])
+PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+ROWS = 20_000
+INSIDE = {"spread"}  # of an Answer: how .interval works
+PENDING = {"sql", "rehearsal", "typed"}  # unfinished: a name leaves when its page is written
+
+
+def page_id(path: Path) -> str:
+    return str(path.relative_to(ROOT))
+
+
+def read(name: str) -> str:
+    return (ROOT / name).read_text(encoding="utf-8")
+
+
+def headings(text: str) -> list[str]:
+    return re.findall(r"^#+ (.+?)\s*$", without_blocks(text), re.MULTILINE)
+
+
+def without_blocks(text: str) -> str:
+    return re.sub(r"^```.*?^```", "", text, flags=re.MULTILINE | re.DOTALL)
+
+
+@functools.cache
+def make_reference() -> Any:
+    spec = importlib.util.spec_from_file_location("make_reference", DOCS / "make_reference.py")
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+# --- examples ---------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Block:
+    """A fenced block: its tag, such as 'python', the words after it, and its text."""
+
+    tag: str
+    words: tuple[str, ...]
+    text: str
+    line: int
+
+
+def blocks_of(text: str) -> list[Block]:
+    found = []
+    for match in re.finditer(r"^```(\S*)([^\n]*)\n(.*?)^```\s*$", text, re.MULTILINE | re.DOTALL):
+        line = text.count("\n", 0, match.start()) + 2
+        found.append(Block(match[1], tuple(match[2].split()), match[3], line))
+    return found
+
+
+def run_page(text: str, name: str) -> None:
+    """Run every example of one page in order; they share names and the working directory."""
+    names: dict[str, Any] = {"__name__": "example"}
+    for block in blocks_of(text):
+        where = f"{name}, line {block.line}"
+        if block.tag == "python":
+            run_python(block, names, where)
+        elif block.tag == "console":
+            run_console(block, where)
+
+
+def run_python(block: Block, names: dict[str, Any], where: str) -> None:
+    if block.text.lstrip().startswith(">>>"):
+        test = doctest.DocTestParser().get_doctest(block.text, names, where, where, block.line)
+        flags = doctest.ELLIPSIS | doctest.NORMALIZE_WHITESPACE
+        runner, said = doctest.DocTestRunner(optionflags=flags), io.StringIO()
+        runner.run(test, out=said.write, clear_globs=False)
+        assert not runner.summarize(verbose=False).failed, said.getvalue()
+        names.update(test.globs)
+        return
+    padded = "\n" * (block.line - 1) + block.text  # so that a traceback names the page's line
+    with redirect_stdout(io.StringIO()):
+        exec(compile(padded, where.split(",")[0], "exec"), names)
+
+
+def run_console(block: Block, where: str) -> None:
+    """Run `$ sulq ...` lines. Tag 'console fails': refused; 'console exact': output as shown."""
+    from typer.testing import CliRunner
+
+    from sulq.cli import app
+
+    for command, shown in commands_of(block.text):
+        if not command.startswith("sulq "):
+            continue
+        env = {"COLUMNS": "100", "NO_COLOR": "1", "TERM": "dumb"}
+        result = CliRunner().invoke(app, shlex.split(command)[1:], env=env)
+        said = f"{where}: $ {command}\nexit code {result.exit_code}\n{result.output}"
+        if result.exception is not None and not isinstance(result.exception, SystemExit):
+            raise AssertionError(said) from result.exception
+        assert (result.exit_code != 0) == ("fails" in block.words), said
+        if "exact" in block.words:
+            flags = doctest.ELLIPSIS | doctest.NORMALIZE_WHITESPACE
+            assert doctest.OutputChecker().check_output(shown, result.output, flags), said
+
+
+def commands_of(text: str) -> list[tuple[str, str]]:
+    """Each command with what is shown below it; a line that ends in a backslash goes on."""
+    parts = re.split(r"^\$ ", text.replace("\\\n", " "), flags=re.MULTILINE)[1:]
+    return [(first, rest) for first, _, rest in (part.partition("\n") for part in parts)]
+
+
+@pytest.fixture(scope="session")
+def demo_files(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The demo's people.parquet and people.toml, smaller."""
+    folder = tmp_path_factory.mktemp("demo")
+    pq.write_table(demo_data.people(ROWS), folder / "people.parquet")
+    (folder / "people.toml").write_text(demo_data.SCHEMA)
+    return folder
+
+
+@pytest.fixture
+def workplace(demo_files: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A folder with the demo's files, to work in."""
+    for file in demo_files.iterdir():
+        shutil.copy(file, tmp_path)
+    monkeypatch.chdir(tmp_path)
+    return tmp_path
+
+
+@pytest.mark.parametrize("page", PAGES, ids=page_id)
+def test_examples_run(page: Path, workplace: Path) -> None:
+    """Every Python block and every `$ sulq` line of a page does what the page says."""
+    if page == ROOT / "README.md":  # it is read in the demo's own folder, which has settings
+        text = config.draft("people.parquet", "people.toml", config.Settings())
+        (workplace / config.FILE).write_text(text)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", UserWarning)  # ledgers in memory, in examples about them
+        run_page(page.read_text(encoding="utf-8"), page_id(page))
+
+
+@pytest.mark.parametrize(
+    "broken",
+    [
+        "```python\nraise ValueError\n```\n",
+        "```python\n>>> 1 + 1\n3\n```\n",
+        "```console\n$ sulq nonsense\n```\n",
+        "```console fails\n$ sulq --help\n```\n",
+        "```console exact\n$ sulq --help\nnothing of the kind\n```\n",
+    ],
+)
+def test_a_broken_example_is_caught(broken: str, workplace: Path) -> None:
+    """The runner has teeth."""
+    with pytest.raises((AssertionError, ValueError)):
+        run_page(broken, "broken.md")
+
+
+def test_the_price_table_is_exact(workplace: Path) -> None:
+    """Each line of the table in ask-cheaply.md has the price the product asks."""
+    table = read("docs/howto/ask-cheaply.md")
+    lines = re.findall(r"^\| `(sulq\.Query\(.*?\))` \|.*\| (\S+) \| (\S+) \|$", table, re.MULTILINE)
+    assert len(lines) >= 10
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", UserWarning)
+        databases = [
+            sulq.open(
+                "people.parquet", "people.toml", epsilon=1.0, queries=1000, guarantee=g,
+                ledger=":memory:",
+            )
+            for g in ("beliefs", "dp")
+        ]  # fmt: skip
+    for text, *prices in lines:
+        query = eval(text, {"sulq": sulq})
+        found = [str(db.price(query)).split()[0] for db in databases]
+        assert found == prices, text
+
+
+def test_the_belief_table_is_exact() -> None:
+    """Each line of the epsilon table in choose-a-promise.md is what the promise says."""
+    table = read("docs/howto/choose-a-promise.md")
+    lines = re.findall(r"^\| ([\d.]+) ((?:\| [\d.]+% ){4})\| ([\d.,]+) \|$", table, re.MULTILINE)
+    assert len(lines) == 5
+    for epsilon, beliefs, std in lines:
+        promise = sulq.Promise(float(epsilon), 1e-6, 1000)
+        said = [f"{100 * promise.belief(p):.1f}" for p in (0.01, 0.1, 0.5, 0.9)]
+        assert re.findall(r"[\d.]+", beliefs) == said
+        assert std == f"{promise.std:,.1f}"
+
+
+# --- completeness -----------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("error", errors.__all__)
+def test_error_is_explained(error: str) -> None:
+    """Every error has its heading, with how to mend it."""
+    assert error in headings(read("docs/reference/errors.md"))
+
+
+@pytest.mark.parametrize("name", sorted(set(sulq.__all__) - PENDING))
+def test_public_name_is_documented(name: str) -> None:
+    """Every public name has a heading."""
+    assert name in headings(read("docs/reference/python.md"))
+
+
+@pytest.mark.parametrize(
+    ("kind", "page"),
+    [
+        (Database, "python.md"), (sulq.Promise, "python.md"), (sulq.Answer, "python.md"),
+        (sulq.Table, "python.md"), (sulq.Price, "python.md"), (sulq.Budget, "python.md"),
+        (sulq.Charge, "python.md"),
+    ],
+)  # fmt: skip
+def test_public_attributes_are_documented(kind: type, page: str) -> None:
+    """Every public method and attribute of what a user holds is named."""
+    text = read(f"docs/reference/{page}")
+    names = {n for n, _ in inspect.getmembers(kind) if not n.startswith("_")} - INSIDE - PENDING
+    missing = sorted(n for n in names if f".{n}" not in text and f"`{n}`" not in text)
+    assert not missing
+
+
+@pytest.mark.parametrize("field", FIELDS)
+def test_schema_field_is_documented(field: str) -> None:
+    """Every setting of a column has a heading."""
+    words = {w for h in headings(read("docs/reference/schema.md")) for w in h.split(", ")}
+    assert field in words
+
+
+def test_every_function_has_a_spelling_that_the_parser_reads() -> None:
+    """functions.md lists the allow-list, all of it, in words that work."""
+    make = make_reference()
+    spelled = {name: text for names in make.SPELLINGS.values() for name, text in names.items()}
+    assert spelled.keys() == FUNCTIONS.keys()
+    for text in [*spelled.values(), *make.ALSO]:
+        parse(text, make.LETTERS)
+
+
+def test_every_listed_refusal_gives_its_hint() -> None:
+    make = make_reference()
+    for text, key in make.REFUSED.items():
+        with pytest.raises(sulq.QueryNotAllowed, match=re.escape(HINTS[key])):
+            parse(text, make.LETTERS)
+
+
+@pytest.mark.parametrize("name", ["functions.md", "cli.md"])
+def test_generated_page_is_fresh(name: str) -> None:
+    """If this fails: python docs/make_reference.py"""
+    assert read(f"docs/reference/{name}") == make_reference().PAGES[name]()
+
+
+def test_every_command_is_documented() -> None:
+    """Every command has a heading, and no page names a command that does not exist."""
+    known = set(make_reference().command_tree())
+    assert known <= set(headings(read("docs/reference/cli.md")))
+    for page in PAGES:
+        text = page.read_text(encoding="utf-8")
+        spoken = re.findall(r"(?:^\$ |`)(sulq(?: [a-z][a-z-]*)+)", text, re.MULTILINE)
+        for words in spoken:
+            first = " ".join(words.split()[:2])
+            assert first in known, f"{page_id(page)}: {words}"
+
+
+@pytest.mark.parametrize("page", PAGES, ids=page_id)
+def test_names_in_the_docs_exist(page: Path) -> None:
+    """A page never speaks of sulq.something or db.something that is not there."""
+    text = page.read_text(encoding="utf-8")
+    modules = {p.stem for p in (ROOT / "src/sulq").glob("*.py")} | {"toml", "engines"}
+    for name in re.findall(r"\bsulq\.([A-Za-z]\w*)", text):
+        assert name in sulq.__all__ or name in modules or name == "__version__", f"sulq.{name}"
+    for name in re.findall(r"\bdb\.([A-Za-z]\w*)", text):
+        assert hasattr(Database, name) or name in ("promise", "schema", "name", "pricing"), name
+
+
+def anchors(text: str) -> set[str]:
+    """The anchors GitHub gives headings."""
+    kept = (re.sub(r"[^\w\- ]", "", h.lower()) for h in headings(text))
+    return {h.replace(" ", "-") for h in kept}
+
+
+@pytest.mark.parametrize("page", PAGES, ids=page_id)
+def test_links_resolve(page: Path) -> None:
+    """Links between pages lead to a file, and to a heading in it."""
+    for target in re.findall(r"\]\(([^)\s]+)\)", without_blocks(page.read_text(encoding="utf-8"))):
+        if re.match(r"[a-z]+:", target):
+            continue
+        path, _, anchor = target.partition("#")
+        found = (page.parent / path).resolve() if path else page
+        assert found.exists(), f"{target} leads nowhere"
+        if anchor and found.suffix == ".md":
+            assert anchor in anchors(found.read_text(encoding="utf-8")), f"{target}: no heading"
+
+
+# --- statements -------------------------------------------------------------------------
+
+
+def test_the_index_lists_every_page() -> None:
+    index = read("docs/README.md")
+    for page in DOCS.rglob("*.md"):
+        if page.name != "README.md" and page.parent.name != "proofs":
+            assert str(page.relative_to(DOCS)) in index, page.name
+
+
+def test_readme_names_the_two_commands() -> None:
+    readme = read("README.md")
+    assert "make run" in readme
+    assert "make test" in readme
+
+
+def test_versions_agree() -> None:
+    """pyproject, the package and the changelog name one version."""
+    assert sulq.__version__ == PROJECT["version"]
+    assert re.search(r"^## \[([^\]]+)\]", read("CHANGELOG.md"), re.MULTILINE)[1] == sulq.__version__
+
+
+@pytest.mark.parametrize("page", ["README.md", "CONTRIBUTING.md"])
+def test_python_version_agrees(page: str) -> None:
+    """A page that names a Python version names the one in pyproject.toml."""
+    wanted = PROJECT["requires-python"].removeprefix(">=")
+    stated = re.findall(r"Python (\d+\.\d+)", read(page))
+    assert stated
+    assert set(stated) == {wanted}
+
+
+def test_license_is_the_declared_one() -> None:
+    assert PROJECT["license"] == "Apache-2.0"
+    assert "Apache License" in read("LICENSE")
