@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import datetime
+import itertools
 import os
 import platform
 import sys
@@ -10,7 +11,7 @@ import warnings
 from importlib.metadata import version
 from pathlib import Path
 
-from benchmarks import corridor
+from benchmarks import corridor, statements
 from benchmarks.measure import Line
 
 RESULTS = Path(__file__).with_name("RESULTS.md")
@@ -20,7 +21,7 @@ def main() -> int:
     warnings.simplefilter("ignore")
     Path(".bench").mkdir(exist_ok=True)
     found: list[Line] = []
-    for line in corridor.lines():
+    for line in itertools.chain(corridor.lines(), statements.lines()):
         found.append(line)
         print(row(line), flush=True)
     if "--write" in sys.argv:

@@ -37,6 +37,7 @@ class Answer:
     remaining: int  # micro-queries left for the rows that have spent most
     spread: Spread = field(repr=False, compare=False)
     note: str = ""
+    axes: tuple[str, ...] = ()  # what the cells are cells of; two axes make pairs of labels
 
     @property
     def value(self) -> float:
@@ -82,15 +83,16 @@ class Answer:
             return float(low[0, 0]), float(high[0, 0])
         return low, high
 
-    def table(self, by: Sequence[str] = ("cell",), names: Sequence[str] | None = None) -> Table:
+    def table(self, by: Sequence[str] | None = None, names: Sequence[str] | None = None) -> Table:
         """The answer as rows: the cell, each number, and a low/high pair beside it."""
         reach = self.spread(0.95)
+        by = by or self.axes or ("cell",)
         columns: dict[str, list[Any]] = {name: [] for name in by}
         for cell in self.cells:
             parts = cell if len(by) > 1 else (cell,)
             for name, label in zip(by, parts, strict=True):
                 columns[name].append(_label(label))
-        for j, name in enumerate(names or self.names):
+        for j, name in enumerate(_apart(names or self.names, by)):
             columns[name] = [float(row[j]) for row in self.exact]
             ends = [reach * row[j] for row in self.stds]
             pairs = list(zip(columns[name], ends, strict=True))
@@ -256,6 +258,17 @@ def with_error(value: float, reach: float) -> str:
     digits = 0 if reach <= 0 else max(0, 2 - math.floor(math.log10(reach)))
     digits = 0 if reach >= 10 else min(digits, 12)
     return f"{value:,.{digits}f} +/- {reach:,.{digits}f}"
+
+
+def _apart(names: Sequence[str], taken: Sequence[str]) -> list[str]:
+    """Names that differ from each other and from those taken."""
+    out: list[str] = []
+    for name in names:
+        new, count = name, 2
+        while new in taken or new in out:
+            new, count = f"{name} {count}", count + 1
+        out.append(new)
+    return out
 
 
 def _label(label: Any) -> Any:

@@ -132,12 +132,13 @@ def _sample(rows: Rows | None, schema: Schema) -> tuple[Any, tuple[Axis, ...]]:
     """A seeded sample as a threshold, seeded blocks as an axis."""
     if rows is None or (rows.seed is None and rows.rate is None and rows.count is None):
         return None, ()
+    if isinstance(rows.seed, bool) or not isinstance(rows.seed, int):
+        raise QueryNotAllowed(f"Rows: seed={rows.seed!r}, want an integer for sample and blocks.")
     if rows.count is not None:
         return None, (blocks_axis(Blocks(rows.seed, rows.count), schema),)
     need_key(schema, "a sample")
-    whole = isinstance(rows.seed, int) and not isinstance(rows.seed, bool)
-    if not whole or not isinstance(rows.rate, Fraction) or rows.rate > 1:
-        raise QueryNotAllowed("Rows.sample(seed, rate) wants an integer seed and 0 < rate <= 1.")
+    if not isinstance(rows.rate, Fraction) or rows.rate > 1:
+        raise QueryNotAllowed(f"Rows.sample: rate={rows.rate}, want 0 < rate <= 1.")
     return (*hash_numbers(rows.seed), int(rows.rate * PRIME)), ()
 
 

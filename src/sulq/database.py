@@ -454,6 +454,7 @@ def _answer(query: CheckedQuery, tariff: Tariff, noisy: list[list[int]], remaini
         tariff.price,
         remaining,
         lambda level: first.half_width(level) / first.std if first.std else 0.0,
+        axes=axis_names(query.axes),
     )
 
 
@@ -473,6 +474,16 @@ def add_noise(
         ]
         for row in exact
     ]
+
+
+def axis_names(axes: tuple[Axis, ...]) -> tuple[str, ...]:
+    """A name for each axis: its column's, or what kind of partition it is."""
+    names: list[str] = []
+    for axis in axes:
+        plain = axis.node.value if axis.node is not None and axis.node.op == "column" else axis.kind
+        count = sum(n.split(" ")[0] == plain for n in names)
+        names.append(f"{plain} {count + 1}" if count else str(plain))
+    return tuple(names)
 
 
 def dot(a: Sequence[int], b: Sequence[int]) -> int:

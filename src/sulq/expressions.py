@@ -65,6 +65,8 @@ def syntax(text: str) -> Any:
         raise QueryNotAllowed(f"{shorten(text)!r} is not a SQL expression{where}.") from None
     except RecursionError:
         raise QueryNotAllowed("the expression is nested too deeply.") from None
+    except Exception:  # sqlglot trips over some nonsense with errors of Python's own
+        raise QueryNotAllowed(f"{shorten(text)!r} is not a SQL expression.") from None
     if len(found) != 1:
         raise QueryNotAllowed(f"{shorten(text)!r}: give exactly one expression.")
     return found[0]

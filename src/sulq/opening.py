@@ -262,7 +262,7 @@ def _unsealed(path: Path) -> LedgerDamaged:
 
 def _settled(source: Source) -> Source:
     """Refuse a DuckDB file with rows still in its write-ahead log, where no fingerprint sees."""
-    if source.kind == "duckdb" and Path(f"{source.path}.wal").exists():
+    if source.kind in ("duckdb", "store") and Path(f"{source.path}.wal").exists():
         raise SourceChanged(
             f"{source.name!r} has changes that are not in its file yet, in a .wal beside it. "
             "Nothing was charged.\nRun CHECKPOINT in DuckDB, or close the program that writes "

@@ -18,7 +18,7 @@ from sulq.errors import MICRO, Refused
 from sulq.noise import SystemNoise
 from sulq.opening import MEMORY, Guard, terms_of
 from sulq.promise import Promise
-from sulq.query import Query, Rows
+from sulq.query import Rows
 from sulq.schema import Column, Schema
 from sulq.sources import Source
 
@@ -44,10 +44,10 @@ Given = TypeVar("Given", Answer, Table)
 class Rehearsal(Database):
     """A Database of synthetic rows: the same calls, nothing real read or spent."""
 
-    def _ask(self, bundles: list[list[Query]], request_id: str | None) -> list[list[Answer]]:
-        return [[_marked(a) for a in answers] for answers in super()._ask(bundles, request_id)]
-
-    # These two make an answer of their own from what came back.
+    def ask(self, query: Any, **options: Any) -> Any:
+        """Ask one query or a list of them, of synthetic rows."""
+        given = super().ask(query, **options)
+        return [_marked(a) for a in given] if isinstance(given, list) else _marked(given)
 
     def sql(self, text: str, *, request_id: str | None = None) -> Table:
         """Answer one SELECT, from synthetic rows."""
@@ -104,6 +104,8 @@ def _opened(source: Source, schema: Schema, promise: Promise, pricing: str) -> R
     from sulq.ledger import Ledger
 
     engine = DuckDBEngine(source, schema)
+    if engine.schema.unit is not None:
+        promise = replace(promise, subject="person")
     ledger = Ledger.open(
         MEMORY, terms=terms_of(engine, promise, pricing), cells=engine.schema.cell_count,
         total=PLENTY, name=source.name,
@@ -125,10 +127,19 @@ def made_up(schema: Schema, rows: int) -> Any:
     rng = np.random.default_rng(SEED)
     columns = {}
     for column in schema.columns:
-        values = _key(column, rows) if column.key else _drawn(column, rows, rng)
-        missing = rng.random(rows) < MISSING if column.nullable and not column.key else None
+        each = _rows_each(column, schema)
+        values = _drawn(column, rows, rng) if each is None else _numbered(column, rows, each)
+        missing = rng.random(rows) < MISSING if column.nullable and each is None else None
         columns[column.name] = pa.array(values, type=_type(column), mask=missing)
     return pa.table(columns)
+
+
+def _rows_each(column: Column, schema: Schema) -> int | None:
+    """How many rows share a number: one of a key, max_rows of a person; None elsewhere."""
+    if column.key:
+        return 1
+    unit = schema.unit
+    return unit.max_rows if unit is not None and unit.column == column.name else None
 
 
 def _type(column: Column) -> Any:
@@ -138,12 +149,18 @@ def _type(column: Column) -> Any:
     return {"date": pa.date32(), "text": pa.string()}.get(column.type)
 
 
-def _key(column: Column, rows: int) -> Values:
-    """0, 1, 2, ...: every row its own."""
+def _numbered(column: Column, rows: int, each: int) -> Values:
+    """0, 1, 2, ..., each in as many rows as one person or key has."""
     import numpy as np
 
-    numbers = np.arange(rows)
-    return numbers.astype(str).astype(object) if column.type == "text" else numbers
+    numbers = np.arange(rows) // each
+    if column.listed is not None:
+        return np.array(column.listed)[numbers % len(column.listed)]
+    if column.type == "text":
+        return numbers.astype(str).astype(object)
+    if not column.bounded or column.type != "integer":
+        return numbers
+    return np.asarray(column.low + numbers % (column.high - column.low + 1))
 
 
 def _drawn(column: Column, rows: int, rng: np.random.Generator) -> Values:

@@ -143,6 +143,13 @@ def crowd(bits):
     )
 
 
+def _owned(bit, rows_each):
+    """One person's rows, all alike, and one row more than they are allowed."""
+    rows = crowd([bit] * (rows_each + 1)).set_column(0, "person", [[0] * (rows_each + 1)])
+    rows = rows.append_column("owner", [[7] * (rows_each + 1)])
+    return rows.append_column("id", [list(range(rows_each + 1))])
+
+
 def affordable(db, questions):
     """Ask until the money is gone; what was answered. A refusal does not help."""
     answers = []
@@ -160,12 +167,18 @@ def by_person(answer, persons):
     return seen, np.tile(np.array(answer.stds[0]), seen.shape[1] // len(answer.names))
 
 
-def moves(questions, **terms):
+def moves(questions, rows_each=1, **terms):
     """What all that the budget pays for moves when a bit of 1 becomes 0, one matrix each.
 
-    In standard deviations and exact: answers without noise on twins of one row.
+    In standard deviations and exact: answers without noise on twins of one person, who has
+    one row, or `rows_each` of them as declared.
     """
-    twins = [opened(crowd([bit]), PAIR_SCHEMA, Silent(), **terms) for bit in (1, 0)]
+    schema, rows = PAIR_SCHEMA, [crowd([1]), crowd([0])]
+    if rows_each > 1:
+        columns = PAIR_SCHEMA | {"id": {"key": True}, "owner": {"type": "integer"}}
+        schema = {"columns": columns, "unit": {"column": "owner", "max_rows": rows_each}}
+        rows = [_owned(bit, rows_each) for bit in (1, 0)]
+    twins = [opened(r, schema, Silent(), **terms) for r in rows]
     pairs = zip(*(affordable(twin, questions) for twin in twins), strict=True)
     return [(a.values - b.values) / a.stds for a, b in pairs]
 

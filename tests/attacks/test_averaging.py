@@ -159,6 +159,20 @@ def test_a_batch_with_repeats_pays_once_and_says_one_thing():
     assert db.budget.spent == 1
 
 
+def test_a_batch_answered_from_shared_histograms_is_paid_and_stored_too():
+    """Many counts from one histogram: paid once, the same again, never fresher for free."""
+    db = opened(people())
+    wheres = [f"age > {10 * i} and secret" for i in range(1, 9)]
+    seen: dict[float, int] = {}
+    for batch in (wheres, wheres, wheres[::-1], wheres[:5], wheres + wheres[:3]):
+        before = db.budget.spent
+        answers = db.ask([Query(where=w) for w in batch])
+        fresh = {a.value for a in answers} - set(seen)
+        seen |= dict.fromkeys(fresh, len(seen))
+        assert db.budget.spent > before or not fresh
+    assert db.budget.spent == sum(charge.price for charge in db.history()) / 10**6
+
+
 def test_opening_again_and_opening_twice_give_the_stored_answer(tmp_path):
     """Through a closed and reopened file, and through two databases on one ledger."""
     source = tmp_path / "people.parquet"

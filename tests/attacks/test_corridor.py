@@ -215,12 +215,36 @@ def test_spent_out_a_stored_answer_is_still_given_and_nothing_new(source):
 # ---- what is declared -----------------------------------------------------------------------
 
 
+@pytest.mark.parametrize("guarantee", ["beliefs", "dp"])
+def test_several_rows_per_person_are_protected_as_declared(guarantee):
+    """Without [unit] the words and the price are of a row; with it, of a person and all theirs."""
+    rows = opened(people(), guarantee=guarantee)
+    columns = SCHEMA | {"owner": {"type": "integer"}}
+    owners = people().append_column("owner", [[i // 5 for i in range(200)]])
+    unit = {"column": "owner", "max_rows": 3}
+    persons = opened(owners, {"columns": columns, "unit": unit}, guarantee=guarantee)
+    assert "a row" in str(rows.promise)
+    assert "a person" not in str(rows.promise)
+    assert "a person" in str(persons.promise)
+    question = Query(where="secret")
+    assert persons.price(question).queries == 9 * rows.price(question).queries
+    assert persons.rows == 120  # three rows of each of forty
+
+
+def test_a_person_pays_for_rows_in_every_public_cell():
+    """With [unit] no cell has a budget of its own: one person may have rows in several."""
+    columns = SCHEMA | {"owner": {"type": "integer"}}
+    owners = people().append_column("owner", [[i // 5 for i in range(200)]])
+    unit = {"column": "owner", "max_rows": 1}
+    db = opened(owners, {"columns": columns, "unit": unit}, queries=2)
+    for region in ("north", "south"):
+        db.count(f"secret and region = '{region}'")
+    with pytest.raises(sulq.BudgetExceeded):
+        db.count("secret and region = 'north' and age > 3")
+
+
 @pytest.mark.parametrize("setting", ["person", "unit", "privacy_unit", "group"])
-def test_several_rows_per_person_cannot_be_declared_and_the_promise_speaks_of_rows(setting):
-    """Protection is of a row; nothing pretends that it is of a person with many."""
+def test_a_setting_that_means_nothing_is_refused(setting):
+    """Nobody can believe to have declared a protection that is not there."""
     with pytest.raises(sulq.SchemaError, match=f"{setting!r} is not a setting"):
         opened(people(), SCHEMA | {"id": {"key": True, setting: True}})
-    for guarantee in ("beliefs", "dp"):
-        words = str(sulq.Promise(1.0, guarantee=guarantee))
-        assert "row" in words
-        assert "who is in the table" in words

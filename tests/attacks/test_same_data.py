@@ -20,7 +20,7 @@ from attacks.children import at_once, open_as
 from attacks.harness import SCHEMA, opened, people, replaced
 
 import sulq
-from sulq.opening import refresh
+from sulq.opening import encode, refresh
 
 T = 5
 
@@ -139,10 +139,21 @@ WAYS = {
         "SchemaError",
         lambda p: owned(p, schema={k: v for k, v in SCHEMA.items() if k != "age"}),
     ),
+    "encoded": ("spent", lambda p: owned(stored(p), schema=None)),
+    "encoded, another ledger": (
+        "Refused",
+        lambda p: owned(stored(p), schema=None, ledger=p.with_name("new.ledger")),
+    ),
+    "encoded and copied": ("spent", lambda p: owned(copied(stored(p), "b.sulq"), schema=None)),
     "refresh onto another's ledger": ("Refused", lambda p: onto_another(p)),
     "refresh onto an old copy of the ledger": ("Refused", lambda p: onto_old_copy(p)),
     "refresh without a change": ("spent", lambda p: refresh(p)),
 }
+
+
+def stored(path):
+    """The rows as an encoded store."""
+    return encode(path, SCHEMA, path.with_name("people.sulq"))
 
 
 def onto_another(path):

@@ -246,9 +246,10 @@ def test_past_lines_are_kept_for_their_owner_only(terminal, place):
     shell.wait("Pay? [y/N] ")
     shell.type("n")
     shell.wait(FRESH)
+    kept = place / "home/.local/state/sulq/history"
+    assert stat.S_IMODE(kept.stat().st_mode) == 0o600  # from the start, not only at the end
     shell.type(".quit")
     assert shell.ended() == 0
-    kept = place / "home/.local/state/sulq/history"
     assert stat.S_IMODE(kept.stat().st_mode) == 0o600
     assert BY_REGION in kept.read_text()
     assert "n" not in kept.read_text().splitlines()

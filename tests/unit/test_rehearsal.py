@@ -71,6 +71,22 @@ def test_a_text_key_is_text():
     assert rows["who"] == ["0", "1", "2"]
 
 
+def test_a_person_has_as_many_rows_as_may_count():
+    """With a [unit], each person owns max_rows rows, and the promise speaks of one person."""
+    schema = {
+        "unit": {"column": "person", "max_rows": 4},
+        "columns": {"person": {"type": "integer"}, "age": MIXED["age"]},
+    }
+    assert made(schema, 10)["person"] == [0, 0, 0, 0, 1, 1, 1, 1, 2, 2]
+    db = sulq.rehearsal(schema, rows=1000, name="visits")
+    real = opened(made_up(sulq.Schema.load(schema), 8), schema, name="visits")
+    asked = "select count(*), count(distinct person) from visits"
+    assert db.price(asked) == real.price(asked)
+    assert db.promise == real.promise
+    assert "person" in str(db.promise)
+    assert db.sql(asked).note == NOTE
+
+
 @pytest.mark.parametrize("rows", [0, 1, 1000])
 def test_as_many_rows_as_asked(rows):
     assert sulq.rehearsal(MIXED, rows=rows).rows == rows
@@ -98,6 +114,7 @@ def test_everything_that_comes_back_says_it_is_a_rehearsal(db):
         db.mean("age"),
         db.mean("income", "smoker"),
         *db.ask([sulq.Query(), sulq.Query("age")]),
+        *db.ask([sulq.Query(where=f"age > {age}") for age in range(20)]),  # one shared histogram
         db.ask(sulq.Query(by="sex")).table(),
         db.histogram("age"),
         db.crosstab(["sex", "smoker"]),

@@ -430,7 +430,7 @@ def history_file() -> Path | None:
         path = Path(state) / "sulq" / "history"
         path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
         os.close(os.open(path, os.O_CREAT | os.O_RDWR, 0o600))
-        path.chmod(0o644)
+        path.chmod(0o600)
     except (OSError, RuntimeError):  # no home, or not ours to write
         return None
     return path

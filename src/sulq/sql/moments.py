@@ -186,7 +186,9 @@ def average(m: Moments, condition: str, x: str) -> Read:
     """AVG(x) = mid + mean(x - mid)."""
     _, mean_of = m.mean_parts(condition, x)
     mean, middle = mean_of(x), m.middle(x)
-    return lambda r: mean(r) + middle
+    node = parse(x, m.schema)
+    # A mean lies within the declared range, whatever the noise says of a small group.
+    return lambda r: (mean(r) + middle).within(float(node.low), float(node.high))
 
 
 def variance(m: Moments, condition: str, x: str, *, sample: bool) -> Read:

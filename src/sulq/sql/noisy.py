@@ -40,6 +40,10 @@ class Noisy:
         factor = slope(self.value)
         return Noisy(f(self.value), {j: s * factor for j, s in self.slopes.items()})
 
+    def within(self, low: float, high: float) -> Noisy:
+        """The same, no further out than these ends."""
+        return Noisy(np.clip(self.value, low, high), self.slopes)
+
     def __add__(self, other: Noisy | float) -> Noisy:
         return _combine(self, other, lambda a, b: a + b, lambda a, b: 1.0, lambda a, b: 1.0)
 

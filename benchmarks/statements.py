@@ -1,0 +1,121 @@
+"""Part 2: SQL at the speed of the engine, on Parquet and on the encoded store."""
+
+from __future__ import annotations
+
+import itertools
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+
+import duckdb
+import polars as pl
+
+import sulq
+from benchmarks.corridor import thresholds
+from benchmarks.data import SCHEMA, people
+from benchmarks.measure import Line, in_turn
+from sulq.opening import encode
+
+
+def lines() -> Iterator[Line]:
+    with tempfile.TemporaryDirectory(dir=".bench") as name:
+        folder = Path(name)
+        yield from counts(folder)
+        yield by_region(folder)
+        yield by_region_encoded(folder)
+        yield kept(folder)
+
+
+def counts(folder: Path) -> Iterator[Line]:
+    """100 counts, nothing kept from before; Polars and the plain group-by beside them."""
+    path = people()
+    db = sulq.open(
+        path, schema=SCHEMA, epsilon=1.0, queries=10**7, ledger=folder / "p.ledger", name="people"
+    )
+    plain = duckdb.connect()
+    turn = itertools.count(1000)
+
+    def ours() -> None:
+        t = next(turn)
+        db._engine.forget()  # type: ignore[attr-defined]
+        db.ask([sulq.Query(["1"], where=f"age between {a} and {b} and smoker and {t} = {t}")
+                for a, b in thresholds(t)])  # fmt: skip
+
+    def polars() -> None:
+        sums = [
+            (pl.col("age").is_between(a, b) & pl.col("smoker")).sum().alias(str(i))
+            for i, (a, b) in enumerate(thresholds(next(turn)))
+        ]
+        pl.scan_parquet(path).select(sums).collect()
+
+    def group() -> None:
+        plain.execute(f"select age, smoker, count(*) from '{path}' group by age, smoker").fetchall()
+
+    a, b, c = in_turn(ours, polars, group)
+    yield Line("100 counts over (age, smoker), one batch, cold", a, b, "Polars, 100 sums", 0.6)
+    yield Line("100 counts over (age, smoker), one batch, cold", a, c, "plain group by", 3.0)
+
+
+STATEMENT = "select region, count(*), avg(income) from {} group by region"
+
+
+def by_region(folder: Path) -> Line:
+    path = people()
+    db = sulq.open(
+        path, schema=SCHEMA, epsilon=1.0, queries=10**7, ledger=folder / "p.ledger", name="people"
+    )
+    plain = duckdb.connect()
+    turn = itertools.count()
+
+    def ours() -> None:
+        t = next(turn)
+        db.sql(STATEMENT.format("people").replace("group", f"where {t} = {t} group"))
+
+    def duck() -> None:
+        plain.execute(STATEMENT.format(f"'{path}'")).fetchall()
+
+    a, b = in_turn(ours, duck)
+    return Line("count and mean by region, Parquet", a, b, "plain DuckDB", 1.6)
+
+
+def by_region_encoded(folder: Path) -> Line:
+    path = people()
+    encode(path, SCHEMA, folder / "people.sulq", ledger=folder / "p.ledger", name="people")
+    db = sulq.open(folder / "people.sulq", epsilon=1.0, queries=10**7)
+    plain = duckdb.connect(str(folder / "plain.duckdb"))
+    plain.execute(f"create table people as select * from '{path}'")
+    turn = itertools.count(10_000)
+
+    def ours() -> None:
+        t = next(turn)
+        db.sql(STATEMENT.format("people").replace("group", f"where {t} = {t} group"))
+
+    def duck() -> None:
+        plain.execute(STATEMENT.format("people")).fetchall()
+
+    a, b = in_turn(ours, duck)
+    return Line("count and mean by region, encoded", a, b, "DuckDB's own table", 1.1)
+
+
+def kept(folder: Path) -> Line:
+    """A new question over columns already counted: no scan, just the ledger."""
+    db = sulq.open(
+        people(), schema=SCHEMA, epsilon=1.0, queries=10**7, ledger=folder / "p.ledger",
+        name="people",
+    )  # fmt: skip
+    db.crosstab(["age", "smoker"])
+    turn = itertools.count(50_000)
+    book = db._ledger
+    from sulq.ledger import Request
+
+    def ours() -> None:
+        t = next(turn)
+        db.count(f"age > 40 and smoker and {t} = {t}")
+
+    def commits() -> None:
+        (charge,) = book.charge([Request(f"bench {next(turn)}", 1, None)])
+        book.record([(charge.number, "[]")])
+
+    a, b = in_turn(ours, commits, rounds=101)
+    note = f"{(a - b) * 1000:.2f} ms beyond the ledger's own {b * 1000:.2f} ms"
+    return Line("a count over columns kept", a, b + 0.002, "the ledger's commits + 2 ms", 1.0, note)
