@@ -34,7 +34,7 @@ def row(line: Line) -> str:
     note = f" ({line.note})" if line.note else ""
     return (
         f"{mark} {line.ratio:6.2f} of {line.against} (at most {line.most:g}): {line.what}, "
-        f"{line.ours * 1000:.1f} ms against {line.other * 1000:.1f} ms{note}"
+        f"{line.amounts[0]} against {line.amounts[1]}{note}"
     )
 
 
@@ -51,8 +51,8 @@ def page(found: list[Line]) -> str:
         "|---|---|---|---|---|---|---|",
     ]
     body = [
-        f"| {x.what} | {x.against} | {x.ratio:.2f} | {x.most:g} | {x.ours * 1000:.1f} ms "
-        f"| {x.other * 1000:.1f} ms | {x.note} |"
+        f"| {x.what} | {x.against} | {x.ratio:.2f} | {x.most:g} | {x.amounts[0]} "
+        f"| {x.amounts[1]} | {x.note} |"
         for x in found
     ]
     return "\n".join([*head, *body, ""])

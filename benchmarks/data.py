@@ -50,3 +50,20 @@ def people(rows: int = ROWS) -> Path:
         writer.close()
     partial.rename(path)
     return path
+
+
+def two_columns(rows: int = 100_000_000) -> Path:
+    """Only age and smoker, but ten times as many."""
+    path = FOLDER / f"two-columns-{rows}.parquet"
+    if path.exists():
+        return path
+    FOLDER.mkdir(exist_ok=True)
+    rng = np.random.default_rng(8)
+    partial = path.with_suffix(".partial")
+    kinds = pa.schema([("age", pa.int32()), ("smoker", pa.bool_())])
+    with pq.ParquetWriter(partial, kinds) as writer:
+        for _ in range(0, rows, 2_000_000):
+            ages = rng.integers(0, 100, 2_000_000).astype(np.int32)
+            writer.write_table(pa.table([ages, rng.random(2_000_000) < 0.3], schema=kinds))
+    partial.rename(path)
+    return path

@@ -18,6 +18,13 @@ class Line:
     against: str
     most: float  # ratio
     note: str = ""
+    unit: str = "ms"
+
+    @property
+    def amounts(self) -> tuple[str, str]:
+        scale = 1000 if self.unit == "ms" else 1
+        ours, other = (f"{x * scale:.{1 if scale > 1 else 2}f}" for x in (self.ours, self.other))
+        return f"{ours} {self.unit}", f"{other} {self.unit}"
 
     @property
     def ratio(self) -> float:

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import itertools
+import subprocess
+import sys
 import tempfile
 from collections.abc import Iterator
 from pathlib import Path
@@ -12,7 +14,7 @@ import polars as pl
 
 import sulq
 from benchmarks.corridor import thresholds
-from benchmarks.data import SCHEMA, people
+from benchmarks.data import SCHEMA, people, two_columns
 from benchmarks.measure import Line, in_turn
 from sulq.opening import encode
 
@@ -24,6 +26,7 @@ def lines() -> Iterator[Line]:
         yield by_region(folder)
         yield by_region_encoded(folder)
         yield kept(folder)
+        yield memory(folder)
 
 
 def counts(folder: Path) -> Iterator[Line]:
@@ -119,3 +122,27 @@ def kept(folder: Path) -> Line:
     a, b = in_turn(ours, commits, rounds=101)
     note = f"{(a - b) * 1000:.2f} ms beyond the ledger's own {b * 1000:.2f} ms"
     return Line("a count over columns kept", a, b + 0.002, "the ledger's commits + 2 ms", 1.0, note)
+
+
+CHILD = """
+import resource, sys, sulq
+db = sulq.open(sys.argv[1], schema={"columns": {"age": {"type": "integer", "low": 0, "high": 120},
+               "smoker": {"type": "boolean"}}}, epsilon=1.0, queries=1000, ledger=sys.argv[2],
+               name="people")
+db.sql("select smoker, count(*), avg(age) from people group by smoker")
+db.count("age > 40 and smoker")
+db.sum("age * age")
+db.ask(sulq.Query(sulq.Products(["age", "smoker"])))
+print(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss)
+"""
+
+
+def memory(folder: Path) -> Line:
+    """Peak memory of a program that asks about 100 million rows, in GiB against 2 GiB."""
+    done = subprocess.run(
+        [sys.executable, "-c", CHILD, str(two_columns()), str(folder / "m.ledger")],
+        capture_output=True, text=True, check=True,
+    )  # fmt: skip
+    peak = int(done.stdout) / 2**20
+    return Line("peak memory, 100 million rows of two columns", peak, 2.0, "2 GiB", 1.0,
+                f"{peak:.2f} GiB", unit="GiB")  # fmt: skip

@@ -80,11 +80,22 @@ def check(query: Query, schema: Schema, noise: str, guarantee: str) -> CheckedQu
         )
     people = isinstance(values, Dense) and values.kind == "people"
     rows_each = 1 if schema.unit is None or people else schema.unit.max_rows
+    if rows_each > 1 and noise in ("binomial", "stitched"):
+        # m rows may move one number by m units, which m queries of one unit do not cover.
+        raise QueryNotAllowed(several_rows(noise))
     text = _canonical(query, schema, rows, private, axes, values, mix, releases, sample)
     return CheckedQuery(
         text, rows, sample, private, axes, values, mix, releases, geometry,
         private_cells, cells, rows_each, query.error,
     )  # fmt: skip
+
+
+def several_rows(noise: str) -> str:
+    """Why two noise kinds cannot protect a person with several rows."""
+    return (
+        f"unit: {noise} noise is calibrated for one row per person. Declare max_rows = 1, or open "
+        "with noise='gaussian' or 'laplace'."
+    )
 
 
 # --- rows -------------------------------------------------------------------------------

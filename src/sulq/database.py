@@ -336,7 +336,7 @@ class Database:
         error: Any = None,
     ) -> Table:  # fmt: skip
         """Counts by every combination of several columns' values."""
-        if isinstance(columns, str) or len(columns) < 1:
+        if isinstance(columns, str) or not isinstance(columns, Sequence) or not columns:
             raise QueryNotAllowed(f"columns={columns!r}: want a list such as ['sex', 'region'].")
         by = tuple(self.histogram_axis(c, None) for c in columns)
         answer = self.ask(Query(("1",), by=by, where=where, rows=rows, error=error))
@@ -380,12 +380,15 @@ class Database:
     def price(self, query: Query | Sequence[Query] | str) -> Price:
         """What a question would cost. Nothing is spent, no row is read."""
         if isinstance(query, str):
-            queries = list(self._statement(query).queries)
-        elif isinstance(query, Query):
-            queries = [query]
-        else:
-            plan = self._shared(list(query))
-            queries = list(plan.queries if plan is not None else query)
+            return self._priced(list(self._statement(query).queries)).price
+        if isinstance(query, Query):
+            return self._priced([query]).price
+        if not isinstance(query, Iterable):
+            raise QueryNotAllowed(f"{shorten(repr(query))}: want a sulq.Query or a list of them.")
+        queries = list(query)
+        plan = self._shared(queries)
+        if plan is not None:
+            return self._priced(list(plan.queries)).price
         distinct = {c.text: c for c in (self._check(q) for q in queries)}
         return sum((self._tariff(c).price for c in distinct.values()), Price(0))
 

@@ -194,10 +194,10 @@ def substituted(operation: str, parameters: Sequence[Any]) -> str:
     from sqlglot.errors import SqlglotError
     from sqlglot.tokens import TokenType  # type: ignore[attr-defined]
 
-    from sulq.dialect import Sulq
+    from sulq.dialect import tokens_of
 
     try:
-        tokens = Sulq().tokenize(operation)
+        tokens = tokens_of(operation)
     except SqlglotError:
         raise ProgrammingError("this is not a SQL statement: a quote is left open.") from None
     places = [t.start for t in tokens if t.token_type == TokenType.PLACEHOLDER]

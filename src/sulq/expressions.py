@@ -52,13 +52,12 @@ def shorten(text: str) -> str:
 def syntax(text: str) -> Any:
     """sqlglot's reading of one expression, bounded in size before it is parsed."""
     check_size(text)
-    import sqlglot
     from sqlglot.errors import SqlglotError
 
-    from sulq.dialect import Sulq
+    from sulq.dialect import parse_sql
 
     try:
-        found = [e for e in sqlglot.parse(text, read=Sulq) if e is not None]
+        found = parse_sql(text)
     except SqlglotError as error:
         at = re.search(r"Line \d+, Col: (\d+)", str(error))
         where = f" near character {at.group(1)}" if at else ""

@@ -610,8 +610,10 @@ def _add_people(dense: Dense, batch: Batch, member: Array, cells: Array, matrix:
     """Remember who was seen in each cell; nobody counts twice, the unnamed not at all."""
     raw = batch.raw[dense.columns[0]]
     found = raw if isinstance(raw, Vector) else arrow_vector(raw)
-    member = member & found.valid
     names = found.data
+    member = member & found.valid
+    if names.dtype.kind == "f":
+        member = member & ~np.isnan(names)
     for cell, name in zip(cells[member].tolist(), names[member].tolist(), strict=True):
         matrix.see(cell, name)
 

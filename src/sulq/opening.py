@@ -9,6 +9,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from sulq.check import several_rows
 from sulq.database import Database
 from sulq.errors import LedgerDamaged, PromiseError, Refused, SchemaError, SourceChanged
 from sulq.noise import SystemNoise
@@ -33,9 +34,19 @@ class Guard:
         self._seal = seal
         self._version = self._look()
         self._origin = source.facts["fingerprint"] if source.facts else None
+        if self._origin and seal is not None and not seal.vouches(self._stored(source)):
+            raise SourceChanged(
+                f"the store {self._stored(source).name!r} is not as `sulq encode` made it beside "
+                "this ledger. Nothing was charged.\nEncode the rows again."
+            )
         self._fingerprint = self._origin or (
             seal.fingerprint(self._place(source)) if seal else None
         )
+
+    @staticmethod
+    def _stored(source: Source) -> Path:
+        assert source.path is not None
+        return source.path
 
     @staticmethod
     def _place(source: Source) -> Any:
@@ -109,8 +120,7 @@ def open(
     declared = _declared(schema, source, found)
     running = _engine(found, declared, engine)
     where = str(ledger) if ledger is not None else found.ledger
-    if running.schema.unit is not None:
-        promise = replace(promise, subject="person")
+    promise = _about(promise, running.schema)
     book, guard = _ledger(where, found, running, promise, pricing)
     return Database(running, promise, book, SystemNoise(), guard, pricing=pricing, name=found.name)
 
@@ -124,6 +134,15 @@ def _promise(
             "`sulq plan --rows N` shows what each choice costs."
         )
     return Promise(epsilon, delta, queries, noise, guarantee)
+
+
+def _about(promise: Promise, schema: Schema) -> Promise:
+    """The promise with the one it protects: a row, or a person with all their rows."""
+    if schema.unit is None:
+        return promise
+    if schema.unit.max_rows > 1 and promise.noise in ("binomial", "stitched"):
+        raise PromiseError(several_rows(promise.noise))
+    return replace(promise, subject="person")
 
 
 def _declared(schema: Any, source: Any, found: Source) -> Schema | None:
@@ -197,6 +216,7 @@ def encode(
         "fingerprint": Guard(found, Seal.open(where)).fingerprint,
     }
     DuckDBEngine.write_store(found, _declared(schema, source, found), out, facts)
+    Seal.open(where).vouch(out)
     return out
 
 

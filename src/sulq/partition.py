@@ -105,8 +105,8 @@ def _expression_axis(text: str, schema: Schema) -> Axis:
     if not labels:
         raise QueryNotAllowed(
             f"by={shorten(text)!r} has no list of values known beforehand. Use a category, a "
-            f"Boolean, a whole number with at most {FEW:,} values, or "
-            "sulq.Bins(column, edges)."
+            f"Boolean, a whole number with at most {FEW:,} values, or bins: "
+            "width_bucket(x, low, high, n) or floor(x / 10) in SQL, sulq.Bins(column, edges)."
         )
     return Axis("expression", labels, _is_public(node, schema), node.text, node)
 
@@ -131,7 +131,9 @@ def _quoted(name: str) -> str:
 
 def _bins(part: Bins, schema: Schema) -> Axis:
     column = schema.get(part.column)
-    node = parse(_quoted(column.name) if column else str(part.column), schema)
+    if not isinstance(part.column, str):
+        raise QueryNotAllowed(f"bins of {part.column!r}: name a column or give an expression.")
+    node = parse(_quoted(column.name) if column else part.column, schema)
     if node.type not in ("integer", "number", "date"):
         raise QueryNotAllowed(f"bins of {part.column!r}: want a number or a date.")
     try:

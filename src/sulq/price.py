@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from fractions import Fraction
 
 from sulq.check import CheckedQuery
-from sulq.errors import MICRO, in_queries
+from sulq.errors import MICRO, PromiseError, QueryNotAllowed, in_queries
 from sulq.noise import Law
 from sulq.promise import FEWEST_STEPS, Promise
 from sulq.values import Geometry
@@ -63,9 +63,7 @@ def tariff_of(query: CheckedQuery, promise: Promise, pricing: str = "geometry") 
     units = [r.unit * m for r, m in zip(query.releases, multiples, strict=True)]
     steps = tuple(r.step / m for r, m in zip(query.releases, multiples, strict=True))
     dilation = _dilation(query, promise, units, steps)
-    laws = tuple(
-        promise.law(u, dilation / r.weight2) for u, r in zip(units, query.releases, strict=True)
-    )
+    laws = _laws(query, promise, units, dilation)
     size = _size(query, promise, pricing) * _of_a_person(query, promise)
     if promise.noise == "laplace":
         amount = Fraction(0) if size == 0 else size / _root_down(dilation)
@@ -77,11 +75,37 @@ def tariff_of(query: CheckedQuery, promise: Promise, pricing: str = "geometry") 
     return Tariff(Price(math.ceil(amount * MICRO), widths), multiples, laws, steps)
 
 
+def _laws(
+    query: CheckedQuery, promise: Promise, units: list[Fraction], dilation: Fraction
+) -> tuple[Law, ...]:
+    try:
+        return tuple(
+            promise.law(u, dilation / r.weight2) for u, r in zip(units, query.releases, strict=True)
+        )
+    except PromiseError:
+        if query.error is None:
+            raise
+        raise QueryNotAllowed(
+            f"error={float(query.error):g} is wider or narrower than any noise here can be. Ask "
+            "for something nearer to what the question has without error=; db.price(...) says."
+        ) from None
+
+
 def _size(query: CheckedQuery, promise: Promise, pricing: str) -> Fraction:
-    """How much of a query the whole answer is, at variance R."""
+    """How much of a query the whole answer is, at variance R.
+
+    The papers charge one query per released number. Where weights or a corner make what a row
+    can change larger than that, the geometry is charged, or the promise would not hold.
+    """
+    geometry = _change(query, promise)
     if pricing == "paper":
         cells, _ = query.shape
-        return Fraction(cells * len(query.releases))
+        return max(Fraction(cells * len(query.releases)), geometry)
+    return geometry
+
+
+def _change(query: CheckedQuery, promise: Promise) -> Fraction:
+    """The size of what one row can change, as the noise kind measures it."""
     g = query.geometry
     if promise.noise in ("binomial", "stitched"):
         twice = query.private_cells and promise.guarantee == "beliefs"
@@ -94,7 +118,7 @@ def _size(query: CheckedQuery, promise: Promise, pricing: str) -> Fraction:
 
 
 def _of_a_person(query: CheckedQuery, promise: Promise) -> int:
-    """m rows of one person move an answer m times as far: m^2 for squared L2, else m."""
+    """m rows of one person move an answer m times as far: m^2 for squared L2, m for L1."""
     return query.rows_each**2 if promise.noise == "gaussian" else query.rows_each
 
 

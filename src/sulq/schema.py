@@ -62,7 +62,7 @@ class Column:
 
     def to_json(self) -> dict[str, Any]:
         """The declaration as plain values, defaults left out."""
-        out: dict[str, Any] = {"type": self.type}
+        out: dict[str, Any] = {} if self.type == "key" else {"type": self.type}
         for name in ("low", "high"):
             if getattr(self, name) is not None:
                 out[name] = _plain(getattr(self, name))
@@ -120,12 +120,15 @@ class Schema:
             return source
         if isinstance(source, Mapping):
             return cls._from_mapping(source, "", "")
+        if not isinstance(source, str | Path):
+            raise SchemaError(f"schema={source!r}: give a TOML path, a dict or a sulq.Schema.")
         path = Path(source)
         try:
             text = path.read_text(encoding="utf-8")
-        except OSError as error:
+        except (OSError, ValueError) as error:
+            why = getattr(error, "strerror", None) or "it is not UTF-8 text"
             raise SchemaError(
-                f"schema={str(source)!r} cannot be read ({error.strerror}). Give a TOML path, a "
+                f"schema={str(source)!r} cannot be read ({why}). Give a TOML path, a "
                 "dict or a sulq.Schema; `sulq schema draft FILE` writes a first draft."
             ) from None
         try:
@@ -151,6 +154,7 @@ class Schema:
         unit = _unit(mapping.get("unit") if "columns" in mapping else None, where)
         if unit is not None:  # who owns which rows is public
             made = tuple(replace(c, public=True) if c.name == unit.column else c for c in made)
+        _check_names(made, where, text)
         return cls(made, where, unit)
 
     @classmethod
@@ -242,15 +246,19 @@ class _Place:
 
     def error(self, problem: str, field_name: str = "") -> SchemaError:
         """Name the place, then the problem and its fix."""
+        return SchemaError(f"{self.at(field_name)}column {self.column!r}: {problem}")
+
+    def at(self, field_name: str = "") -> str:
+        """The file and line, as an error begins."""
         line = self._line(field_name)
-        at = f"{self.where}, line {line}: " if line else f"{self.where}: " if self.where else ""
-        return SchemaError(f"{at}column {self.column!r}: {problem}")
+        return f"{self.where}, line {line}: " if line else f"{self.where}: " if self.where else ""
 
     def _line(self, field_name: str) -> int | None:
         if not self.text:
             return None
         quoted = re.escape(self.column)
-        header = re.compile(rf"^\s*\[\s*columns\s*\.\s*[\"']?{quoted}[\"']?\s*\]")
+        name = rf"[\"']?{quoted}[\"']?\s*"  # as [columns.name], or name = {{ ... }} in [columns]
+        header = re.compile(rf"^\s*(\[\s*columns\s*\.\s*{name}\]|(columns\s*\.\s*)?{name}[=.])")
         found = None
         for number, line in enumerate(self.text.splitlines(), 1):
             if found is None:
@@ -278,7 +286,7 @@ def _column(name: str, spec: Any, place: _Place) -> Column:
     """Check one declaration and make it total: every default filled in."""
     if not isinstance(spec, Mapping):
         raise place.error(f'got {spec!r}, want a table such as {{ type = "boolean" }}.')
-    for unknown in set(spec) - set(FIELDS):
+    for unknown in sorted(set(spec) - set(FIELDS), key=str):
         raise place.error(
             f"{unknown!r} is not a setting. Known: {', '.join(FIELDS)}.", str(unknown)
         )
@@ -405,11 +413,11 @@ def _plain(value: Any) -> Any:
     return value.isoformat() if isinstance(value, datetime.date) else value
 
 
-def _check_names(columns: tuple[Column, ...], where: str) -> None:
+def _check_names(columns: tuple[Column, ...], where: str, text: str = "") -> None:
     seen: dict[str, str] = {}
-    at = f"{where}: " if where else ""
     for column in columns:
         name = column.name
+        at = _Place(text, where, name).at()
         if not name or len(name) > MAX_NAME or not name.isprintable():
             raise SchemaError(
                 f"{at}column name {name[:40]!r} is empty, unprintable or longer than {MAX_NAME}."
@@ -422,4 +430,5 @@ def _check_names(columns: tuple[Column, ...], where: str) -> None:
         seen[name.lower()] = name
     keys = [c.name for c in columns if c.key]
     if len(keys) > 1:
+        at = _Place(text, where, keys[1]).at("key")
         raise SchemaError(f"{at}columns {', '.join(keys)} are all keys; declare one.")

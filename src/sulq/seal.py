@@ -187,6 +187,16 @@ class Seal:
         """The fingerprint of the rows this ledger is about now: the last one remembered."""
         return next(reversed(_fingerprints(self._path)), None)
 
+    def vouch(self, store: Path) -> None:
+        """Remember that this encoded store was made here, as it is now."""
+        note = self.folder / f"{self.fingerprint(store)}.store"
+        _replace(note, b"")
+        sync_folder(self.folder)
+
+    def vouches(self, store: Path) -> bool:
+        """Was this encoded store made here, and is it still as it was?"""
+        return (self.folder / f"{self.fingerprint(store)}.store").exists()
+
     def known(self, fingerprint: str) -> str | None:
         """Name another ledger of this folder that was opened on the same data.
 
@@ -247,7 +257,7 @@ class Seal:
             found = self._of_bytes(iter(lambda: file.read(CHUNK), b""), progress, before.st_size)
         if _version(os.stat(path)) != _version(before):
             raise SourceChanged(f"{path.name!r} changed while it was read. Nothing was charged.")
-        if time.time_ns() - before.st_mtime_ns > GRAIN_NANOSECONDS:
+        if time.time_ns() - max(before.st_mtime_ns, before.st_ctime_ns) > GRAIN_NANOSECONDS:
             self._keep_file(_version(before), found)
         return found
 

@@ -9,6 +9,7 @@ cells, so they agree with each other. Used when it costs less for the same mean 
 
 from __future__ import annotations
 
+import datetime
 import math
 from collections.abc import Callable
 from dataclasses import dataclass, replace
@@ -27,7 +28,7 @@ from sulq.schema import Column, Schema
 
 FEWEST = 4  # a smaller batch is asked as it is
 MOST_CELLS = 1_500
-ROUNDS = 12
+ROUNDS = 3
 NEGLIGIBLE = 0.004  # a histogram with less of the weight than this is left out
 
 Array = NDArray[np.float64]
@@ -45,14 +46,13 @@ class Shared:
 
     def answers(self, found: list[Answer]) -> list[Answer]:
         """The counts, each with its own error."""
-        gram = _gram(self.weights, self.levels)
+        inverse = _inverse(self.weights, self.levels)
         heard = np.zeros(self.work.shape[1])
         for weight, level, answer in zip(self.weights, self.levels, found, strict=True):
             heard += weight * answer.values[:, 0][level]
-        inverse = np.linalg.inv(gram)
         counts = self.work @ (inverse @ heard)
         unit = found[0].stds[0][0] * math.sqrt(self.weights[0])  # std of weight 1
-        stds = unit * np.sqrt(np.einsum("ij,jk,ik->i", self.work, inverse, self.work))
+        stds = unit * np.sqrt(((self.work @ inverse) * self.work).sum(axis=1))
         price = sum((a.price for a in found), Price(0))
         share = Price(math.ceil(price.micro / len(counts)))
         names = " x ".join(self.columns)
@@ -89,9 +89,12 @@ def share(
     asked = [Query(("1",), by=by) for by in _widths(names, schema)]
     levels = [_cells(check(q), batch) for q in asked]
     used = _used(work, levels[-1])
+    if not used.any():
+        return None  # nothing declared can satisfy any of them
     work, levels = work[:, used], [level[used] for level in levels]
     weights = _best_weights(work, levels)
-    keep = [i for i, w in enumerate(weights) if w > NEGLIGIBLE]
+    weights[0] = max(weights[0], NEGLIGIBLE)  # the finest one stays: it keeps it solvable
+    keep = [i for i, w in enumerate(weights) if w > NEGLIGIBLE or i == 0]
     levels = [levels[i] for i in keep]
     weights = np.array([weights[i] for i in keep])
     weights *= _mean_variance(work, weights, levels)  # now the mean variance is R
@@ -136,7 +139,10 @@ def _widths(names: tuple[str, ...], schema: Schema) -> list[Any]:
 
 
 def _axis(c: Column) -> str | Bins:
-    if c.bins is not None and c.type == "integer":  # every value, not the declared bins
+    if c.type == "date":
+        days = range((c.high - c.low).days + 2)
+        return Bins(c.name, tuple(c.low + datetime.timedelta(days=d) for d in days))
+    if c.type == "integer" and c.values is None:  # every value, whatever bins are declared
         return Bins(c.name, tuple(range(c.low, c.high + 2)))
     return '"' + c.name.replace('"', '""') + '"'
 
@@ -153,31 +159,44 @@ def _cells(query: CheckedQuery, batch: Batch) -> NDArray[np.int64]:
     return cells
 
 
-def _gram(weights: Any, levels: Any) -> Array:
-    """Sum over the histograms of weight * A^T A: which cells share an answer cell."""
+def _inverse(weights: Any, levels: Any) -> Array:
+    """The inverse of the Gram matrix, one answer cell after the other.
+
+    The histograms are nested, so adding a cell is a rank-one update within it
+    (Sherman-Morrison), and the whole costs about as much as writing the result down.
+    """
     size = len(levels[0])
-    total = np.zeros((size, size))
-    for weight, level in zip(weights, levels, strict=True):
-        total += weight * (level[:, None] == level[None, :])
-    return total
+    inverse = np.diag(np.full(size, 1.0 / weights[0]))  # every cell is its own in the finest
+    for weight, level in zip(weights[1:], levels[1:], strict=True):
+        order = np.argsort(level, kind="stable")
+        for members in np.split(order, np.flatnonzero(np.diff(level[order])) + 1):
+            block = inverse[np.ix_(members, members)]
+            u = block.sum(axis=1)
+            block -= np.outer(u, u) * (weight / (1.0 + weight * u.sum()))
+            inverse[np.ix_(members, members)] = block
+    return inverse
 
 
 def _mean_variance(work: Array, weights: Array, levels: Any) -> float:
     """Mean variance of the counts, in units of R, at a total weight of 1."""
-    inverse = np.linalg.inv(_gram(weights, levels))
-    return float(np.einsum("ij,jk,ik->i", work, inverse, work).mean())
+    inverse = _inverse(weights, levels)
+    return float(((work @ inverse) * work).sum(axis=1).mean())
 
 
 def _best_weights(work: Array, levels: Any) -> Array:
     """Weights adding to 1 with the least mean variance: w_l <- w_l * sqrt(gain of level l)."""
     together = work.T @ work / len(work)
-    weights = np.full(len(levels), 1.0 / len(levels))
+    weights = np.ones(len(levels))
+    weights[0] = max(len(levels) / 2, 1.0)  # near the best for ranges; equalities end at 1
+    weights = weights / weights.sum()
     members = [np.equal.outer(level, np.unique(level)).astype(float) for level in levels]
     for _ in range(ROUNDS):
-        inverse = np.linalg.inv(_gram(weights, levels))
+        inverse = _inverse(weights, levels)
         pull = inverse @ together @ inverse
         gains = np.array([((pull @ m) * m).sum() for m in members])
         weights = weights * np.sqrt(np.maximum(gains, 0.0))
         weights = weights / weights.sum()
         weights[0] = max(weights[0], 1e-6)  # the finest one keeps it solvable
-    return weights
+    alone = np.eye(len(levels))[0]
+    finest = float((work * work).sum(axis=1).mean())
+    return np.asarray(weights if _mean_variance(work, weights, levels) < finest else alone)

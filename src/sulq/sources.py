@@ -83,20 +83,27 @@ def _path(source: str | Path, table: str | None, name: str | None) -> Source:
     )
 
 
-def _text_lines(path: Path) -> Any:
+def _opened(path: Path, mode: str, **how: str) -> Any:
     opener: Any = gzip.open if path.name.lower().endswith(".gz") else open
-    return opener(path, "rt", encoding="utf-8-sig", newline="")
+    return opener(path, mode, **how)
+
+
+def _text_lines(path: Path) -> Any:
+    return _opened(path, "rt", encoding="utf-8-sig", newline="")
 
 
 def csv_header(path: Path) -> tuple[str, list[str]]:
     """The delimiter and the column names, from the first line alone: no row decides them."""
     try:
-        with _text_lines(path) as lines:
-            first = lines.readline(MAX_HEADER).rstrip("\r\n")
+        with _opened(path, "rb") as lines:
+            line = lines.readline(MAX_HEADER).split(b"\r")[0]
+            first = line.decode("utf-8-sig").rstrip("\n")
     except (OSError, EOFError, UnicodeDecodeError):
         first = ""
     if not first.strip():
-        raise SchemaError(f"source={path.name!r}: the first line must name the columns.")
+        raise SchemaError(
+            f"source={path.name!r}: the first line must name the columns, in UTF-8 text."
+        )
     delimiter = max(DELIMITERS, key=first.count)
     names: list[str] = []
     for i, name in enumerate(next(csv.reader([first], delimiter=delimiter))):

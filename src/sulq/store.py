@@ -16,6 +16,7 @@ import duckdb
 
 from sulq.engines.sql import Writer, quote, text
 from sulq.errors import SchemaError
+from sulq.partition import Axis
 from sulq.schema import Column, Schema
 from sulq.tree import column as column_node
 from sulq.values import gridded
@@ -37,7 +38,8 @@ def encode(connection: Any, schema: Schema, writer: Writer, path: Path, facts: A
             for c in (c for c in schema.columns if _is_words(c)):
                 values = ", ".join(text(v) for v in c.values or ())
                 connection.execute(f"CREATE TYPE {_enum(c)} AS ENUM ({values})")
-            columns = ", ".join(part for c in schema.columns for part in _columns(c, writer))
+            parts = (part for c in schema.columns for part in _columns(c, writer, schema))
+            columns = ", ".join(parts)
             connection.execute(f"CREATE TABLE store.rows AS SELECT {columns} FROM source")
             connection.execute("CREATE TABLE store.sulq (facts VARCHAR)")
             body = json.dumps({"version": VERSION, "schema": schema.to_json(), **facts})
@@ -71,10 +73,23 @@ def _is_words(c: Column) -> bool:
     return c.values is not None and isinstance(c.values[0], str)
 
 
-def _columns(c: Column, writer: Writer) -> list[str]:
+def _is_name(c: Column, schema: Schema) -> bool:
+    """Does it name rows or people? Such a column is kept as it was: names must not be clamped."""
+    return c.key or (schema.unit is not None and c.name == schema.unit.column)
+
+
+def _grid(c: Column, schema: Schema) -> str:
+    """The name of a number's grid column, one that no declared column has."""
+    name, taken = c.name + GRID, {n.lower() for n in schema.names}
+    while name.lower() in taken:
+        name += "#"
+    return name
+
+
+def _columns(c: Column, writer: Writer, schema: Schema) -> list[str]:
     """A column as it is stored: read as declared, as narrow as its range allows."""
     read = writer.read(c)
-    if c.key:
+    if _is_name(c, schema):
         return [f"{quote(c.name)} AS {quote(c.name)}"]
     if _is_words(c):
         return [f"CAST({read} AS {_enum(c)}) AS {quote(c.name)}"]
@@ -84,7 +99,7 @@ def _columns(c: Column, writer: Writer) -> list[str]:
     if c.type == "number" and c.bounded:
         value = gridded(column_node(c))
         kind = _narrow(value.low, value.high)
-        stored.append(f"CAST({writer.value(value)} AS {kind}) AS {quote(c.name + GRID)}")
+        stored.append(f"CAST({writer.value(value)} AS {kind}) AS {quote(_grid(c, schema))}")
     return stored
 
 
@@ -97,21 +112,33 @@ class StoreWriter(Writer):
 
     def read(self, c: Column) -> str:
         """The stored column: clamped, undeclared and NaN missing."""
-        if c.type == "integer" and not c.bounded:
-            return super().read(c)  # a key is kept as it was
-        if c.type == "integer":
-            return f"CAST({quote(c.name)} AS BIGINT)"
-        if c.type == "category" and not _is_words(c):
+        if _is_name(c, self.schema):
+            return super().read(c)
+        if _is_words(c):  # an enum refuses to meet words it does not know
+            return f"CAST({quote(c.name)} AS VARCHAR)"
+        if c.type in ("integer", "category"):
             return f"CAST({quote(c.name)} AS BIGINT)"
         return quote(c.name)
+
+    def key(self, c: Column) -> str:
+        """Words are grouped by their small numbers."""
+        words = _is_words(c) and not _is_name(c, self.schema)
+        return quote(c.name) if words else self.read(c)
+
+    def axis(self, axis: Axis) -> str:
+        """What to group by."""
+        node = axis.node
+        if axis.kind == "expression" and node is not None and node.op == "column":
+            return self.key(self.schema[node.value])
+        return super().axis(axis)
 
     def value(self, value: Any) -> str:
         """A number column's sum is that of its stored grid integers."""
         node = value.node
-        if node.op == "column":
+        if node.op == "column" and not _is_name(self.schema[node.value], self.schema):
             c = self.schema[node.value]
             if c.type == "number":
-                return quote(c.name + GRID)
+                return quote(_grid(c, self.schema))
             if c.type == "integer" and c.bounded:
                 return quote(c.name)
         return super().value(value)

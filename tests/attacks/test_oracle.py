@@ -14,7 +14,17 @@ import numpy as np
 import pytest
 from attacks.harness import CROWD, Shrunk, distance, most_right, moves, mu, oracle, phi
 
-from sulq import Mean, NearestCentre, Products, Promise, Query, Rows, Side, Sums
+from sulq import (
+    Mean,
+    NearestCentre,
+    Products,
+    Promise,
+    PromiseError,
+    Query,
+    Rows,
+    Side,
+    Sums,
+)
 from sulq.price import Price, tariff_of
 from sulq.query import Terms
 
@@ -73,18 +83,9 @@ ATTACKS = {
 GATED = [name for name in ATTACKS if ATTACKS[name][0].where is not None]
 
 
-BROKEN = pytest.mark.xfail(
-    reason="price.py: pricing='paper' ignores weights; charge max(numbers, geometry) instead"
-)
-BREAKS = {"weights", "heavy weights", "heavy weights of some", "one heavy weight",
-          "a mean with weights", "sums with weights", "products from a corner",
-          "products and heavy sums"}  # fmt: skip
-
-
 def priced(names):
     """Each attack under both ways to price."""
-    paper = [pytest.param(n, "paper", marks=[BROKEN] if n in BREAKS else []) for n in names]
-    return [(name, "geometry") for name in names] + paper
+    return [(name, pricing) for pricing in ("geometry", "paper") for name in names]
 
 
 def bound(guarantee, total):
@@ -127,13 +128,7 @@ def test_coins_and_stitches_are_paid_for_every_number_a_row_changes(attack, nois
     assert all(np.abs(move).max() <= (1 + 1e-6) / promise.std for move in found)
 
 
-UNITS = ["gaussian", "laplace"] + [
-    pytest.param(noise, marks=pytest.mark.xfail(reason="price.py: m rows in one cell cost m^2"))
-    for noise in ("binomial", "stitched")
-]
-
-
-@pytest.mark.parametrize("noise", UNITS)
+@pytest.mark.parametrize("noise", ["gaussian", "laplace"])
 @pytest.mark.parametrize("attack", ["a private predicate", "the bit itself"])
 def test_all_rows_of_a_person_are_paid_for(attack, noise):
     """With [unit] max_rows = 3 the promise is about a person: three rows move together. Exact."""
@@ -146,6 +141,13 @@ def test_all_rows_of_a_person_are_paid_for(attack, noise):
     else:
         reached = math.sqrt(sum((move**2).sum() for move in found))
         assert reached <= math.sqrt(total) / promise.std * (1 + 1e-6)
+
+
+@pytest.mark.parametrize("noise", ["binomial", "stitched"])
+def test_several_rows_of_a_person_are_refused_where_no_price_covers_them(noise):
+    """m rows can move one number by m units: m unit moves do not bound that for these kinds."""
+    with pytest.raises(PromiseError, match="one row per person"):
+        moves(ATTACKS["the bit itself"], rows_each=3, queries=27, noise=noise)
 
 
 @pytest.mark.parametrize("attack", ["a private predicate", "the cell it falls into", "a mean"])

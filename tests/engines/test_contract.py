@@ -23,7 +23,6 @@ from helpers import ENGINES, duckdb_engine, reference_engine, sums
 
 import sulq
 from sulq.partition import PRIME, hash_numbers
-from sulq.sources import open_source
 
 FIXTURES = Path(__file__).parents[1] / "fixtures"
 DAY = datetime.date
@@ -137,26 +136,54 @@ def _rows(count=300, seed=4):
             "region": pick.choice(["north", "south", "east", "west", "moon", None, "NORTH"]),
             "smoker": pick.choice([True, False, None]),
             "member": pick.choice([True, False, None]),
-            "age": pick.choice([None, 0, 17, 18, 64, 65, 120, 121, -1, 10**6, pick.randint(0, 120)]),
+            "age": pick.choice(
+                [None, 0, 17, 18, 64, 65, 120, 121, -1, 10**6, pick.randint(0, 120)]
+            ),
             "level": pick.choice([3, 1, -2, 0, None]),
             "income": pick.choice(
-                [None, math.nan, math.inf, -math.inf, -50.0, -50.1, 1000.0, 1e300, 0.1, 1 / 3,
-                 pick.uniform(-60, 1100)]
+                [
+                    None,
+                    math.nan,
+                    math.inf,
+                    -math.inf,
+                    -50.0,
+                    -50.1,
+                    1000.0,
+                    1e300,
+                    0.1,
+                    1 / 3,
+                    pick.uniform(-60, 1100),
+                ]
             ),
             "height": pick.choice([None, math.nan, 0.5, 2.5, 0.0, 3.0, pick.uniform(0.4, 2.6)]),
             "born": pick.choice(
-                [None, DAY(1, 1, 1), DAY(9999, 12, 31), DAY(1930, 1, 1), DAY(1970, 1, 1),
-                 DAY(2020, 12, 31), DAY(1960, 2, 29), DAY(2000, 1, pick.randint(1, 31))]
+                [
+                    None,
+                    DAY(1, 1, 1),
+                    DAY(9999, 12, 31),
+                    DAY(1930, 1, 1),
+                    DAY(1970, 1, 1),
+                    DAY(2020, 12, 31),
+                    DAY(1960, 2, 29),
+                    DAY(2000, 1, pick.randint(1, 31)),
+                ]
             ),
             "note": pick.choice([None, "x", "Ünï", "a'b", 'a"b', "%_\\", "select", "日本"]),
-        }  # fmt: skip
+        }
 
 
 TYPES = {
-    "id": pa.int64(), "region": pa.string(), "smoker": pa.bool_(), "member": pa.bool_(),
-    "age": pa.int64(), "level": pa.int64(), "income": pa.float64(), "height": pa.float64(),
-    "born": pa.date32(), "note": pa.string(),
-}  # fmt: skip
+    "id": pa.int64(),
+    "region": pa.string(),
+    "smoker": pa.bool_(),
+    "member": pa.bool_(),
+    "age": pa.int64(),
+    "level": pa.int64(),
+    "income": pa.float64(),
+    "height": pa.float64(),
+    "born": pa.date32(),
+    "note": pa.string(),
+}
 
 
 def _table(rows):
@@ -215,7 +242,9 @@ def test_a_category_has_its_values_and_other(engine, rows, column):
     values = SCHEMA[column]["values"]
     (found,) = sums(engine, sulq.Query(by=column))
     assert found == tally(
-        rows, len(values) + 1, lambda r: len(values) if r[column] is None else values.index(r[column])
+        rows,
+        len(values) + 1,
+        lambda r: len(values) if r[column] is None else values.index(r[column]),
     )
 
 
@@ -350,16 +379,24 @@ def _unit(row, name):
     """A column on [0, 1] in steps of 2^-16, missing in the middle. Independent code."""
     d = SCHEMA[name]
     low, high = (0, 1) if d["type"] == "boolean" else (d["low"], d["high"])
-    return 2**15 if row[name] is None else math.floor((row[name] - low) / (high - low) * 65536 + 0.5)
+    return (
+        2**15 if row[name] is None else math.floor((row[name] - low) / (high - low) * 65536 + 0.5)
+    )
 
 
 def test_nearest_centre(engine, rows):
     """The nearest centre in scaled columns; ties go to the first."""
-    columns, centres = ["age", "income"], [(0.25, 0.5), (0.25, 0.5), (0.75, 0.5), (0.0, 0.0), (2, -1)]
+    columns, centres = (
+        ["age", "income"],
+        [(0.25, 0.5), (0.25, 0.5), (0.75, 0.5), (0.0, 0.0), (2, -1)],
+    )
 
     def cell(row):
         point = [_unit(row, c) for c in columns]
-        gaps = [sum((p - c * 65536) ** 2 for p, c in zip(point, centre, strict=True)) for centre in centres]
+        gaps = [
+            sum((p - c * 65536) ** 2 for p, c in zip(point, centre, strict=True))
+            for centre in centres
+        ]
         return gaps.index(min(gaps))
 
     (found,) = sums(engine, sulq.Query(by=sulq.NearestCentre(columns, centres)))
@@ -374,14 +411,15 @@ def test_side_of_a_plane(engine, rows):
 
 
 TREE = {
-    "column": "age", "threshold": 18,
+    "column": "age",
+    "threshold": 18,
     "below": {"column": "smoker", "branches": [[True, None]], "other": None},
     "above": {
         "column": "region",
         "branches": [["north", None], ["south", {"column": "born", "threshold": "1970-01-01"}]],
         "other": {"column": "income", "threshold": 0.1, "below": None, "above": None},
     },
-}  # fmt: skip
+}
 
 
 def test_leaves_of_a_tree(engine, rows):
@@ -431,13 +469,18 @@ def test_sums_of_whole_numbers_and_predicates(engine, rows):
     regions = SCHEMA["region"]["values"]
     assert sums(engine, query) == [
         tally(
-            rows, 5, lambda r: 4 if r["region"] is None else regions.index(r["region"]),
+            rows,
+            5,
+            lambda r: 4 if r["region"] is None else regions.index(r["region"]),
             lambda r: (
-                r["age"] or 0, int(r["smoker"] or 0),
-                0 if r["age"] is None else r["age"] ** 2 - 3 * r["age"], 1, r["level"] or 0,
+                r["age"] or 0,
+                int(r["smoker"] or 0),
+                0 if r["age"] is None else r["age"] ** 2 - 3 * r["age"],
+                1,
+                r["level"] or 0,
             ),
         )
-    ]  # fmt: skip
+    ]
 
 
 def test_numbers_are_summed_on_their_grid(engine, rows):
@@ -448,7 +491,9 @@ def test_numbers_are_summed_on_their_grid(engine, rows):
     def on(value, x):
         if x is None:
             return 0
-        return min(max(math.floor(Fraction(x) * 2**value.scale + Fraction(1, 2)), value.low), value.high)
+        return min(
+            max(math.floor(Fraction(x) * 2**value.scale + Fraction(1, 2)), value.low), value.high
+        )
 
     wanted = tally(
         rows, 1, lambda r: 0, lambda r: (on(income, r["income"]), on(height, r["height"]))
@@ -475,7 +520,9 @@ def test_sums_and_products_of_columns(engine, rows, centre, row_norm):
         limit = None if row_norm is None else round(row_norm * 65536)
         if limit is None or size <= limit * 10**15:
             return y
-        return [math.trunc(Fraction(x * limit * 10**15, size) * (1 - Fraction(1, 2**45))) for x in y]
+        return [
+            math.trunc(Fraction(x * limit * 10**15, size) * (1 - Fraction(1, 2**45))) for x in y
+        ]
 
     def products(r):
         y = point(r)
@@ -549,7 +596,7 @@ EVERY_KIND = [
     sulq.Query(rows=sulq.Rows.sample(1, 0.5), where="age > 3"),
     sulq.Query(rows=sulq.Rows.where("region = 'north'")),
     sulq.Query(where="note = 'x'"),
-]  # fmt: skip
+]
 
 
 def _alone(engine):
@@ -660,7 +707,9 @@ def _sources(table, folder):
     """The same rows in every kind of source."""
     pyarrow.parquet.write_table(table, folder / "t.parquet")
     header = ",".join(table.column_names)
-    lines = [",".join("" if v is None else str(v) for v in row.values()) for row in table.to_pylist()]
+    lines = [
+        ",".join("" if v is None else str(v) for v in row.values()) for row in table.to_pylist()
+    ]
     (folder / "t.csv").write_text("\n".join([header, *lines]) + "\n", encoding="utf-8")
     tabs = [line.replace(",", "\t") for line in [header, *lines]]
     (folder / "t.tsv").write_text("\n".join(tabs) + "\n", encoding="utf-8")
@@ -685,6 +734,58 @@ def test_every_source_gives_the_same_integers(rows, tmp_path):
     for source in _sources(table, tmp_path):
         for name, make in ENGINES.items():
             assert _alone(make(source, SCHEMA)) == wanted, (name, type(source), source)
+
+
+CSV_FILES = {
+    "plain": "a,t\n1,x\n,y\n3,\n",
+    "windows": "a,t\r\n1,x\r\n,y\r\n3,\r\n",
+    "byte order mark": "\ufeffa,t\n1,x\n,y\n3,\n",
+    "semicolons": "a;t\n1;x\n;y\n3;\n",
+    "quoted": '"a","t"\n"1","x"\n"","y"\n"3",""\n',
+    "no last line break": "a,t\n1,x\n,y\n3,",
+    "a failing cast": "a,t\n1,x\none,y\n3,\n",
+    "blanks": "a,t\n 1 ,x\n,y\n3 ,\n",
+    "short and long lines": "a,t\n1,x,9,9\n,y\n3\n",
+    "more columns": "t,z,a\nx,7,1\ny,,\n,8,3\n",
+}
+
+
+@pytest.mark.parametrize("name", CSV_FILES)
+@pytest.mark.parametrize("packed", [False, True])
+def test_csv_in_all_its_spellings(make_engine, tmp_path, name, packed):
+    """A line is a row, whatever is in it; what is no number is missing."""
+    import gzip
+
+    body = CSV_FILES[name].encode()
+    path = tmp_path / ("t.csv.gz" if packed else "t.csv")
+    path.write_bytes(gzip.compress(body) if packed else body)
+    engine = make_engine(
+        path, {"a": {"type": "integer", "low": 0, "high": 9}, "t": {"type": "text"}}
+    )
+    assert engine.rows == 3
+    query = sulq.Query(["a", "a is null", "t = 'x'", "t is null"])
+    assert sums(engine, query) == [[[4, 1, 1, 1]]]
+    assert sums(engine, sulq.Query([*query.values, "exp(a)"]))[0][0][:4] == [4, 1, 1, 1]
+
+
+def test_csv_values_with_quotes_and_line_breaks(make_engine, tmp_path):
+    """Doubled quotes, delimiters and line breaks inside quotes belong to the value."""
+    path = tmp_path / "t.csv"
+    path.write_text('a,t\n1,"x ""y"", z"\n2,"two\nlines"\n3,plain\n', encoding="utf-8")
+    engine = make_engine(
+        path, {"a": {"type": "integer", "low": 0, "high": 9}, "t": {"type": "text"}}
+    )
+    query = sulq.Query(["t = 'x \"y\", z'", "t = 'two\nlines'", "t = 'plain'", "a"])
+    assert sums(engine, query) == [[[1, 1, 1, 6]]]
+
+
+@pytest.mark.parametrize("body", ["", "\n\n", "a,a\n1,2\n", "a,A\n1,2\n"])
+def test_csv_without_usable_names_is_refused(tmp_path, body):
+    """The first line must name the columns, each once."""
+    path = tmp_path / "t.csv"
+    path.write_text(body)
+    with pytest.raises(sulq.SchemaError, match="columns"):
+        duckdb_engine(path, {"a": {"type": "text"}})
 
 
 @pytest.mark.parametrize("kind", ["float64", "float32", "int8", "uint16", "bool", ">f8", "float16"])
@@ -723,7 +824,7 @@ NARROW = [
         {"type": "number", "low": 1, "high": 2, "nullable": False},
     )
     if not (pa.types.is_decimal(kind) and declared["type"] == "integer")
-]  # fmt: skip
+]
 
 
 @pytest.mark.parametrize(("kind", "values", "declared"), NARROW, ids=str)
@@ -745,7 +846,11 @@ def test_narrow_and_wide_numbers(kind, values, declared):
         if x is None or x != x:
             total += 0 if declared.get("nullable", True) else low * scale
             continue
-        exact = Fraction(float(np.float32(x)) if kind == pa.float32() and math.isfinite(x) else x) if math.isfinite(x) else x
+        exact = (
+            Fraction(float(np.float32(x)) if kind == pa.float32() and math.isfinite(x) else x)
+            if math.isfinite(x)
+            else x
+        )
         x = min(max(exact, low), high)
         if whole and scale == 1:
             total += math.floor(abs(x) + Fraction(1, 2)) * (1 if x >= 0 else -1)
@@ -756,20 +861,27 @@ def test_narrow_and_wide_numbers(kind, values, declared):
 
 def test_booleans_and_categories_stored_as_numbers(make_engine):
     """0 and 1 are Booleans, anything else is missing; dictionaries are plain text."""
-    table = pa.table({
-        "b": pa.array([0, 1, 2, None, 1], pa.uint64()),
-        "c": pa.array([3, 1, 4, None, 1], pa.uint64()),
-        "d": pa.array(["x", "y", "z", None, "x"]).dictionary_encode(),
-        "t": pa.array(["x", "y", "z", None, "x"]).dictionary_encode(),
-    })  # fmt: skip
+    table = pa.table(
+        {
+            "b": pa.array([0, 1, 2, None, 1], pa.uint64()),
+            "c": pa.array([3, 1, 4, None, 1], pa.uint64()),
+            "d": pa.array(["x", "y", "z", None, "x"]).dictionary_encode(),
+            "t": pa.array(["x", "y", "z", None, "x"]).dictionary_encode(),
+        }
+    )
     schema = {
-        "b": {"type": "boolean"}, "c": {"values": [1, -3, 3]}, "d": {"values": ["x", "q"]},
+        "b": {"type": "boolean"},
+        "c": {"values": [1, -3, 3]},
+        "d": {"values": ["x", "q"]},
         "t": {"type": "text"},
-    }  # fmt: skip
+    }
     b, c, d, t = sums(
-        make_engine(table, schema), sulq.Query(by="b"), sulq.Query(by="c"), sulq.Query(by="d"),
+        make_engine(table, schema),
+        sulq.Query(by="b"),
+        sulq.Query(by="c"),
+        sulq.Query(by="d"),
         sulq.Query(["t = 'x'", "t = 'nobody'", "length(lower(t))", "t like '_'"]),
-    )  # fmt: skip
+    )
     assert b == [[1], [2], [2]]
     assert c == [[2], [0], [1], [2]]
     assert d == [[2], [0], [3]]
@@ -782,7 +894,9 @@ def test_enums_of_a_duckdb_file(make_engine, tmp_path):
     with duckdb.connect(str(path)) as connection:
         connection.execute("CREATE TYPE mood AS ENUM ('sad', 'ok')")
         connection.execute("CREATE TABLE t (m mood, c mood, k mood)")
-        connection.execute("INSERT INTO t VALUES ('sad','sad','sad'), ('ok','ok','ok'), (NULL,NULL,NULL)")
+        connection.execute(
+            "INSERT INTO t VALUES ('sad','sad','sad'), ('ok','ok','ok'), (NULL,NULL,NULL)"
+        )
     schema = {"m": {"type": "text"}, "c": {"values": ["ok", "great"]}, "k": {"key": True}}
     engine = make_engine(path, schema)
     found = sums(
@@ -803,10 +917,18 @@ MOMENT = datetime.datetime(2020, 6, 15, 23, 59, 59, 999999)
 
 @pytest.mark.parametrize(
     "kind",
-    [pa.timestamp("s"), pa.timestamp("ms"), pa.timestamp("us"), pa.timestamp("ns"), pa.date32(),
-     pa.date64(), pa.timestamp("us", "UTC"), pa.timestamp("us", "Asia/Tokyo")],
+    [
+        pa.timestamp("s"),
+        pa.timestamp("ms"),
+        pa.timestamp("us"),
+        pa.timestamp("ns"),
+        pa.date32(),
+        pa.date64(),
+        pa.timestamp("us", "UTC"),
+        pa.timestamp("us", "Asia/Tokyo"),
+    ],
     ids=str,
-)  # fmt: skip
+)
 def test_moments_are_dates(make_engine, monkeypatch, kind):
     """A moment is the date it has in UTC, whatever the machine's time zone."""
     monkeypatch.setenv("TZ", "America/New_York")
@@ -822,7 +944,9 @@ def test_moments_finer_than_microseconds_or_far_away(make_engine):
     """Nanoseconds and moments at the edge of their type are dates too, or missing."""
     for unit, number in (("ns", 1592265599999999999), ("ns", 2**63 - 1), ("s", 2**40), ("ns", -1)):
         table = pa.table({"d": pa.array([number], pa.timestamp(unit))})
-        engine = make_engine(table, {"d": {"type": "date", "low": "1960-01-01", "high": "2021-01-01"}})
+        engine = make_engine(
+            table, {"d": {"type": "date", "low": "1960-01-01", "high": "2021-01-01"}}
+        )
         day = {1592265599999999999: 167, -1: 365}.get(number, 1)
         assert sums(engine, sulq.Query(["dayofyear(d)"])) == [[[day]]]
         assert sums(engine, sulq.Query(["dayofyear(d)", "exp(year(d) - 2021)"]))[0][0][0] == day
@@ -846,9 +970,13 @@ def test_a_column_without_any_value(make_engine):
     """A frame's column of nothing but None fits any declaration."""
     frame = pandas.DataFrame({"a": [None, None], "b": [1, 2]})
     for declared in (
-        {"type": "integer", "low": 0, "high": 5}, {"type": "text"}, {"values": ["x"]},
-        {"type": "boolean"}, {"type": "date"}, {"type": "number", "low": 0, "high": 1},
-    ):  # fmt: skip
+        {"type": "integer", "low": 0, "high": 5},
+        {"type": "text"},
+        {"values": ["x"]},
+        {"type": "boolean"},
+        {"type": "date"},
+        {"type": "number", "low": 0, "high": 1},
+    ):
         schema = {"a": declared, "b": {"type": "integer", "low": 0, "high": 5}}
         engine = make_engine(frame, schema)
         assert sums(engine, sulq.Query(["a is null", "b"])) == [[[2, 3]]]
@@ -856,10 +984,41 @@ def test_a_column_without_any_value(make_engine):
 
 
 ODD_NAMES = [
-    "select", "a b", 'a"b', "a'b", "ünï", "日本", "k0", "k1", "v0", "v1", "s0", "s2", "gk0", "rows",
-    "source", "one", "raw_source", "owner", "count", "count_star()", "*", "a.b", "a;b", "--", "$1",
-    "x'); DROP TABLE source; --", "NULL", "true", "1", "rowid", "%", "{}", "\\", " ",
-]  # fmt: skip
+    "select",
+    "a b",
+    'a"b',
+    "a'b",
+    "ünï",
+    "日本",
+    "k0",
+    "k1",
+    "v0",
+    "v1",
+    "s0",
+    "s2",
+    "gk0",
+    "rows",
+    "source",
+    "one",
+    "raw_source",
+    "owner",
+    "count",
+    "count_star()",
+    "*",
+    "a.b",
+    "a;b",
+    "--",
+    "$1",
+    "x'); DROP TABLE source; --",
+    "NULL",
+    "true",
+    "1",
+    "rowid",
+    "%",
+    "{}",
+    "\\",
+    " ",
+]
 
 
 @pytest.mark.parametrize("name", ODD_NAMES)
@@ -878,7 +1037,7 @@ def test_odd_column_names(make_engine, name):
         sulq.Query(by=sulq.Bins(name, [0, 2, 9])),
         sulq.Query(sulq.Sums([name])),
     ]
-    values = 2**engine_scale(engine, "w")
+    values = 2 ** engine_scale(engine, "w")
     wanted = [
         [[8, int(1.5 * values)]],
         [[0], [1], [2], *[[0]] * 8],

@@ -37,25 +37,79 @@ FAR = {"type": "integer", "low": -(2**53), "high": 2**53}
 # name: declaration, storage, the values its rows are drawn from
 COLUMNS = {
     "i": ({"type": "integer", "low": -5, "high": 9}, pa.int8(), [None, -128, -5, -1, 0, 1, 9, 127]),
-    "j": (FAR, pa.int64(), [None, 0, 2**31, -(2**31), 2**53, -(2**53), 2**53 + 1, 2**63 - 1, -(2**63)]),
+    "j": (
+        FAR,
+        pa.int64(),
+        [None, 0, 2**31, -(2**31), 2**53, -(2**53), 2**53 + 1, 2**63 - 1, -(2**63)],
+    ),
     "u": ({"type": "integer"}, pa.uint64(), [None, 0, 1, 2**53, 2**64 - 1]),
-    "s": ({"type": "integer", "low": 1, "high": 40, "nullable": False}, pa.int32(), [None, 0, 1, 7, 40, 2**31 - 1]),
-    "x": ({"type": "number", "low": -2.5, "high": 7}, pa.float64(),
-          [None, math.nan, math.inf, -math.inf, -2.5, -0.0, 0.0, 0.1, 0.5, 1 / 3, 6.5, 7.0, 5e-324, 1e300]),
-    "y": ({"type": "number", "low": 0.25, "high": 3, "nullable": False}, pa.float32(),
-          [None, math.nan, 0.25, 0.3, 1.0, 2.5, 3.0, -1.0]),
-    "z": ({"type": "number"}, pa.float64(), [None, math.nan, math.inf, -math.inf, 1e308, -1e-300, 0.5, 2.0]),
-    "d": ({"type": "number", "low": -1e6, "high": 1e6}, pa.decimal128(20, 6),
-          [None, "0.1", "-0.000001", "123456.789012", "99999999999999.999999", "2.5"]),
+    "s": (
+        {"type": "integer", "low": 1, "high": 40, "nullable": False},
+        pa.int32(),
+        [None, 0, 1, 7, 40, 2**31 - 1],
+    ),
+    "x": (
+        {"type": "number", "low": -2.5, "high": 7},
+        pa.float64(),
+        [
+            None,
+            math.nan,
+            math.inf,
+            -math.inf,
+            -2.5,
+            -0.0,
+            0.0,
+            0.1,
+            0.5,
+            1 / 3,
+            6.5,
+            7.0,
+            5e-324,
+            1e300,
+        ],
+    ),
+    "y": (
+        {"type": "number", "low": 0.25, "high": 3, "nullable": False},
+        pa.float32(),
+        [None, math.nan, 0.25, 0.3, 1.0, 2.5, 3.0, -1.0],
+    ),
+    "z": (
+        {"type": "number"},
+        pa.float64(),
+        [None, math.nan, math.inf, -math.inf, 1e308, -1e-300, 0.5, 2.0],
+    ),
+    "d": (
+        {"type": "number", "low": -1e6, "high": 1e6},
+        pa.decimal128(20, 6),
+        [None, "0.1", "-0.000001", "123456.789012", "99999999999999.999999", "2.5"],
+    ),
     "b": ({"type": "boolean"}, pa.bool_(), [None, True, False]),
     "c": ({"type": "boolean", "nullable": False}, pa.int8(), [None, 0, 1, 2]),
-    "t": ({"type": "text"}, pa.string(), [None, "", "a", "A", "Ab%_", "日本語", "ß", "e\u0301", "it's", "\U0001f600x", 'q"', "a\nb"]),
+    "t": (
+        {"type": "text"},
+        pa.string(),
+        [None, "", "a", "A", "Ab%_", "日本語", "ß", "e\u0301", "it's", "\U0001f600x", 'q"', "a\nb"],
+    ),
     "k": ({"values": ["a", "b", "日本語"]}, pa.string(), [None, "a", "b", "B", "日本語", "zz"]),
     "m": ({"values": [-3, 0, 8]}, pa.int64(), [None, -3, 0, 8, 5]),
-    "e": ({"type": "date", "low": DAY(1950, 3, 1), "high": DAY(2040, 2, 29)}, pa.date32(),
-          [None, DAY(1, 1, 1), DAY(1950, 3, 1), DAY(1969, 12, 31), DAY(2000, 2, 29), DAY(9999, 12, 31)]),
-    "f": ({"type": "date"}, pa.timestamp("us"), [None, datetime.datetime(1999, 12, 31, 23, 59), datetime.datetime(4, 2, 29)]),
-}  # fmt: skip
+    "e": (
+        {"type": "date", "low": DAY(1950, 3, 1), "high": DAY(2040, 2, 29)},
+        pa.date32(),
+        [
+            None,
+            DAY(1, 1, 1),
+            DAY(1950, 3, 1),
+            DAY(1969, 12, 31),
+            DAY(2000, 2, 29),
+            DAY(9999, 12, 31),
+        ],
+    ),
+    "f": (
+        {"type": "date"},
+        pa.timestamp("us"),
+        [None, datetime.datetime(1999, 12, 31, 23, 59), datetime.datetime(4, 2, 29)],
+    ),
+}
 SCHEMA = Schema.load(
     {n: d for n, (d, _, _) in COLUMNS.items()}
     | {"row": {"type": "integer", "low": 0, "high": ROWS - 1, "nullable": False, "public": True}}
@@ -121,7 +175,17 @@ class Grammar:
     # leaves
 
     def integer_leaf(self):
-        numbers = ["0", "1", "2", "3", "-1", "7", "2147483648", "9007199254740992", "-9007199254740992"]
+        numbers = [
+            "0",
+            "1",
+            "2",
+            "3",
+            "-1",
+            "7",
+            "2147483648",
+            "9007199254740992",
+            "-9007199254740992",
+        ]
         return [lambda: self.pick.choice("ijusmijs"), lambda: self.pick.choice(numbers)]
 
     def number_leaf(self):
@@ -152,12 +216,12 @@ class Grammar:
             lambda: f"{self.pick.choice(['floor', 'ceil', 'round'])}({n()})",
             lambda: f"cast({self.some('integer', 'number', 'boolean', d)} as bigint)",
             lambda: f"length({self.some('words', d)})",
-            lambda: f"{self.pick.choice(['year', 'month', 'day', 'quarter', 'dayofweek', 'dayofyear'])}({self.some('date', d)})",
+            lambda: f"{self.pick.choice(sorted(tree.PARTS))}({self.some('date', d)})",
             lambda: f"({self.some('date', d)} - {self.some('date', d)})",
             lambda: self.choice("integer", d),
             lambda: f"{self.pick.choice(['least', 'greatest'])}({i()}, {i()})",
             lambda: f"width_bucket({n()}, -1, 5, 4)",
-        ]  # fmt: skip
+        ]
 
     def number(self, d):
         n = lambda: self.some("integer", "number", d)  # noqa: E731
@@ -176,10 +240,12 @@ class Grammar:
             lambda: self.choice("number", d),
             lambda: f"{self.pick.choice(['least', 'greatest'])}({n()}, {n()}, {n()})",
             lambda: f"least(greatest({n()}, -10), 10)",
-        ]  # fmt: skip
+        ]
 
     def boolean(self, d):
-        n, b, w = (lambda k=k: self.some(*k, d) for k in (("integer", "number"), ("boolean",), ("words",)))
+        n, b, w = (
+            lambda k=k: self.some(*k, d) for k in (("integer", "number"), ("boolean",), ("words",))
+        )
         date = lambda: self.some("date", d)  # noqa: E731
         return [
             *self.boolean_leaf(),
@@ -188,15 +254,21 @@ class Grammar:
             lambda: f"({w()} {self.pick.choice(['=', '<>'])} {w()})",
             lambda: f"({b()} {self.pick.choice(['and', 'or', 'xor', '=', '<>', '<'])} {b()})",
             lambda: f"(not {b()})",
-            lambda: f"({self.some('integer', 'number', 'boolean', 'words', 'date', d)} is {self.pick.choice(['', 'not '])}null)",
+            lambda: (
+                f"({self.some('integer', 'number', 'boolean', 'words', 'date', d)} "
+                f"is {self.pick.choice(['', 'not '])}null)"
+            ),
             lambda: f"({b()} is {self.pick.choice(['true', 'not false'])})",
             lambda: f"({n()} {self.pick.choice(['', 'not '])}between {n()} and {n()})",
-            lambda: f"({n()} {self.pick.choice(['', 'not '])}in (0, 1, {self.pick.choice(['2.5', '9007199254740992', 'true'])}))",
+            lambda: (
+                f"({n()} {self.pick.choice(['', 'not '])}in "
+                f"(0, 1, {self.pick.choice(['2.5', '9007199254740992', 'true'])}))"
+            ),
             lambda: f"({w()} {self.pick.choice(['', 'not '])}in ('a', '日本語', ''))",
             lambda: f"({w()} {self.pick.choice(['', 'not '])}like {self.pattern()})",
             lambda: f"cast({n()} as boolean)",
             lambda: self.choice("boolean", d),
-        ]  # fmt: skip
+        ]
 
     def words(self, d):
         w = lambda: self.some("words", d)  # noqa: E731
@@ -216,17 +288,26 @@ class Grammar:
 
     def choice(self, kind, d):
         b, a, c = self.some("boolean", d), self.some(kind, d), self.some(kind, d)
-        return self.pick.choice([
-            f"case when {b} then {a} else {c} end",
-            f"case when {b} then {a} end",
-            f"case when {b} then {a} when not {b} then {c} end",
-            f"coalesce({a}, {c})",
-            f"nullif({a}, {c})",
-            f"if({b}, {a}, null)",
-        ])  # fmt: skip
+        return self.pick.choice(
+            [
+                f"case when {b} then {a} else {c} end",
+                f"case when {b} then {a} end",
+                f"case when {b} then {a} when not {b} then {c} end",
+                f"coalesce({a}, {c})",
+                f"nullif({a}, {c})",
+                f"if({b}, {a}, null)",
+            ]
+        )
 
     def pattern(self):
-        return "'" + "".join(self.pick.choice(["%", "_", "a", "日", "A", "%%"]) for _ in range(self.pick.randint(0, 5))) + "'"
+        return (
+            "'"
+            + "".join(
+                self.pick.choice(["%", "_", "a", "日", "A", "%%"])
+                for _ in range(self.pick.randint(0, 5))
+            )
+            + "'"
+        )
 
 
 randoms = st.randoms(use_true_random=False, note_method_calls=False)
@@ -236,7 +317,7 @@ def accepted(pick, schema, kinds, count, depth=5):
     """Some expressions the reader accepts; refusals must be QueryNotAllowed."""
     grammar, found = Grammar(pick), []
     for _ in range(count):
-        text = grammar.text(pick.choice(kinds), pick.randint(1, depth))
+        text = grammar.text(pick.choice(kinds), pick.randint(2, depth))
         try:
             check(sulq.Query([text]), schema, "gaussian", "beliefs")
         except sulq.QueryNotAllowed:
@@ -260,7 +341,9 @@ def check_nodes(world, node):
         assert part.nullable or valid.all(), f"{part.text} is missing somewhere"
         if part.type not in ("text", "null"):
             known = data[valid].astype(object)
-            assert all(part.low <= x <= part.high for x in known), f"{part.text} leaves its interval"
+            assert all(part.low <= x <= part.high for x in known), (
+                f"{part.text} leaves its interval"
+            )
             assert not any(x != x for x in known), f"{part.text} is NaN"
 
 
@@ -281,7 +364,7 @@ def _axes(by):
 def check_grid(check, rows):
     """Whole numbers within the bounds the price rests on; 0 stands for missing."""
     for j, value in enumerate(check.values):
-        for (x, *_) in ([row[j]] for row in rows):
+        for x, *_ in ([row[j]] for row in rows):
             assert isinstance(x, int)
             assert value.low <= x <= value.high or (x == 0 and value.node.nullable)
 
@@ -289,7 +372,9 @@ def check_grid(check, rows):
 def check_sensitivity(query, world, matrix, noise, guarantee):
     """No two rows are further apart than the price says, cells included."""
     made = check(query, world.schema, noise, guarantee)
-    price = tariff_of(made, Promise(1.0, 1e-6 if noise == "gaussian" else 0, 1000, noise, guarantee)).price
+    price = tariff_of(
+        made, Promise(1.0, 1e-6 if noise == "gaussian" else 0, 1000, noise, guarantee)
+    ).price
     points = contributions(made, matrix, guarantee)
     power = 1 if noise == "laplace" else 2
     if guarantee == "dp":
@@ -303,16 +388,18 @@ def check_sensitivity(query, world, matrix, noise, guarantee):
 
 def contributions(made, matrix, guarantee):
     """Rows as points of the geometry: weighted, in units, per cell; the null row at 0."""
-    cells = len(matrix) // ROWS
-    points = np.zeros((ROWS, cells * len(made.releases)))
-    for r in range(ROWS):
+    cells, _ = made.shape
+    points = np.zeros((len(matrix) // cells, cells * len(made.releases)))
+    for r in range(len(points)):
         for c in range(cells):
             row = matrix[r * cells + c]
             if made.mix is not None:
                 row = [sum(m * x for m, x in zip(line, row, strict=True)) for line in made.mix]
             for j, (x, release) in enumerate(zip(row, made.releases, strict=True)):
                 base = 0
-                plain = made.mix is None or sum(map(abs, made.mix[j])) == 1 and release.name != "count"
+                plain = made.mix is None or (
+                    sum(map(abs, made.mix[j])) == 1 and release.name != "count"
+                )
                 if isinstance(made.values, tuple) and plain and not _loose(made):
                     value = made.values[j]
                     base = 0 if value.node.nullable or value.low == value.high else value.low
@@ -327,17 +414,17 @@ def _loose(made):
 
 # --- expressions --------------------------------------------------------------------------
 
-READ = {"expressions": 0}
+READ = set()
 
 
-@settings(max_examples=280 * TIMES)
+@settings(max_examples=400 * TIMES)
 @given(randoms)
 def test_expressions_are_total_on_the_grid_and_equal_everywhere(world, pick):
     """No exception but QueryNotAllowed; intervals hold; engines and row orders agree."""
     texts = accepted(pick, world.schema, ["integer", "number", "boolean"], 9)
     if not texts:
         return
-    READ["expressions"] += len(texts)
+    READ.update(texts)
     queries = [sulq.Query([text]) for text in texts]
     for query, rows in zip(queries, per_row(world, queries), strict=True):
         (made,) = checked([query], world.reference)
@@ -348,8 +435,10 @@ def test_expressions_are_total_on_the_grid_and_equal_everywhere(world, pick):
 
 
 def test_enough_expressions_were_read():
-    """The run above is worth its name."""
-    assert READ["expressions"] >= 2000 * TIMES or READ["expressions"] == 0
+    """The run above is worth its name: these are different expressions, all accepted."""
+    if not READ:
+        pytest.skip("the run above is with another worker, or was not chosen")
+    assert len(READ) >= 2000 * TIMES
 
 
 @settings(max_examples=60 * TIMES)
@@ -375,8 +464,17 @@ def test_a_predicate_its_negation_and_its_absence_are_everybody(world, pick):
 
 # --- sensitivity --------------------------------------------------------------------------
 
-BY = [None, "b", "k", "m", "i", sulq.Bins("x", [-2.5, 0, 7]), sulq.Side(["x", "i"], [1, -1]),
-      sulq.NearestCentre(["x", "y"], [(0, 0), (1, 1), (0.5, 0.5)]), ("b", "c")]  # fmt: skip
+BY = [
+    None,
+    "b",
+    "k",
+    "m",
+    "i",
+    sulq.Bins("x", [-2.5, 0, 7]),
+    sulq.Side(["x", "i"], [1, -1]),
+    sulq.NearestCentre(["x", "y"], [(0, 0), (1, 1), (0.5, 0.5)]),
+    ("b", "c"),
+]
 
 
 @settings(max_examples=80 * TIMES)
@@ -386,13 +484,23 @@ def test_no_pair_of_rows_is_further_apart_than_the_price(world, pick):
     texts = accepted(pick, world.schema, ["integer", "number", "boolean"], 3, depth=3) or ["x"]
     one = pick.choice(texts)
     norm = pick.choice([None, 0.2, 0.5])
-    values = pick.choice([
-        tuple(texts), sulq.Mean(one), sulq.Sums(("x", "i", "y"), row_norm=norm),
-        sulq.Products(("x", "y"), row_norm=norm, mean_weight=pick.choice([0, 0.7, 3])),
-        Terms((one,), (("b", "x"), ("true", "i", "y"))),
-    ])  # fmt: skip
-    weights = pick.choice([None, [Fraction(1, 3), 2]]) if isinstance(values, sulq.Sums | sulq.Mean) else None
-    query = sulq.Query(values, by=pick.choice(BY), where=pick.choice([None, "b", "x > 0 or c"]), weights=weights)
+    values = pick.choice(
+        [
+            tuple(texts),
+            sulq.Mean(one),
+            sulq.Sums(("x", "i", "y"), row_norm=norm),
+            sulq.Products(("x", "y"), row_norm=norm, mean_weight=pick.choice([0, 0.7, 3])),
+            Terms((one,), (("b", "x"), ("true", "i", "y"))),
+        ]
+    )
+    weights = (
+        pick.choice([None, [Fraction(1, 3), 2]])
+        if isinstance(values, sulq.Sums | sulq.Mean)
+        else None
+    )
+    query = sulq.Query(
+        values, by=pick.choice(BY), where=pick.choice([None, "b", "x > 0 or c"]), weights=weights
+    )
     noise = pick.choice(["gaussian", "laplace"])
     guarantee = "beliefs" if noise == "laplace" else pick.choice(["beliefs", "dp"])
     try:
@@ -411,16 +519,30 @@ def _extreme_world(points):
     points = np.array(points)
     names = [f"x{i}" for i in range(points.shape[1])]
     schema = {n: {"type": "number", "low": 0, "high": 1, "nullable": False} for n in names}
-    schema["row"] = {"type": "integer", "low": 0, "high": len(points) - 1, "nullable": False, "public": True}
+    schema["row"] = {
+        "type": "integer",
+        "low": 0,
+        "high": len(points) - 1,
+        "nullable": False,
+        "public": True,
+    }
     schema["cell"] = {"type": "boolean", "nullable": False}
-    table = pa.table({n: points[:, i] for i, n in enumerate(names)}
-                     | {"row": np.arange(len(points)), "cell": np.arange(len(points)) % 2 == 0})  # fmt: skip
+    table = pa.table(
+        {n: points[:, i] for i, n in enumerate(names)}
+        | {"row": np.arange(len(points)), "cell": np.arange(len(points)) % 2 == 0}
+    )
     return reference_engine(table, schema)
 
 
 def _corners(d):
     """Adversarial rows: corners, their opposites, orthogonal pairs, the middle, short ones."""
-    signs = [[1] * d, [0] * d, [i % 2 for i in range(d)], [(i + 1) % 2 for i in range(d)], [0.5] * d]
+    signs = [
+        [1] * d,
+        [0] * d,
+        [i % 2 for i in range(d)],
+        [(i + 1) % 2 for i in range(d)],
+        [0.5] * d,
+    ]
     signs += [[1 if i == j else 0.5 for i in range(d)] for j in range(d)]
     signs += [[0 if i == j else 0.5 for i in range(d)] for j in range(d)]
     return signs + np.random.default_rng(3).random((8, d)).tolist()
@@ -456,14 +578,9 @@ def test_the_geometry_of_vectors_is_attained(noise, guarantee, by, row_norm):
 
 def _share(engine, query, noise, guarantee):
     """The farthest pair of rows as a share of the price."""
-    global ROWS
-    before, ROWS = ROWS, engine.rows
-    try:
-        asked = sulq.Query(query.values, ("row", *_axes(query.by)), weights=query.weights)
-        (matrix,) = engine.sums([check(asked, engine.schema, noise, guarantee)])
-        return check_sensitivity(query, engine, matrix, noise, guarantee)
-    finally:
-        ROWS = before
+    asked = sulq.Query(query.values, ("row", *_axes(query.by)), weights=query.weights)
+    (matrix,) = engine.sums([check(asked, engine.schema, noise, guarantee)])
+    return check_sensitivity(query, engine, matrix, noise, guarantee)
 
 
 # --- controls: the same checks see a deliberate mistake -------------------------------------
@@ -496,13 +613,22 @@ def test_a_wrong_interval_is_seen(world, monkeypatch):
 
     def narrow(a, b):
         node = right(a, b)
-        return tree.Node(node.op, node.args, None, node.type, node.low / 2, node.high / 2,
-                         node.nullable, "narrow" + node.text)  # fmt: skip
+        return tree.Node(
+            node.op,
+            node.args,
+            None,
+            node.type,
+            node.low / 2,
+            node.high / 2,
+            node.nullable,
+            "narrow" + node.text,
+        )
 
     def sure(a, b):
         node = right(a, b)
-        return tree.Node(node.op, node.args, None, node.type, node.low, node.high, False,
-                         "sure" + node.text)  # fmt: skip
+        return tree.Node(
+            node.op, node.args, None, node.type, node.low, node.high, False, "sure" + node.text
+        )
 
     assert _fails(world, "i * i") == ""
     for wrong, seen in ((narrow, "interval"), (sure, "missing")):

@@ -346,10 +346,10 @@ def split(text: str) -> tuple[list[str], str]:
     from sqlglot.errors import SqlglotError
     from sqlglot.tokens import TokenType  # type: ignore[attr-defined]
 
-    from sulq.dialect import Sulq
+    from sulq.dialect import tokens_of
 
     try:
-        tokens = Sulq().tokenize(text)
+        tokens = tokens_of(text)
     except SqlglotError:  # a quote is left open
         return [], text
     statements, at, empty = [], 0, True

@@ -24,18 +24,19 @@ from sulq.engines.sql import TooLong, Writer, quote, text
 from sulq.errors import EngineFailed, SchemaError
 from sulq.kernel import Batch, add_batch, needed_columns, rows_at_most, vectors_of
 from sulq.kernel import Matrix as Gathered
-from sulq.partition import Axis
 from sulq.schema import Schema
 from sulq.sources import Source, bind, check_quotes, csv_header
 from sulq.store import StoreWriter, encode
 from sulq.tree import KERNEL_ONLY
-from sulq.values import Dense, Value
+from sulq.values import Dense, Value, gridded
 
 CUBE_CELLS = 2**16  # a group-by this small is cheaper than many sums
 KEPT_CELLS = 2**20  # of all cubes kept together
 SLOW_SECONDS = 1.0  # after this a scan shows its progress
 
 LOCKS = (
+    "SET enable_progress_bar = true",  # how far a scan is can be asked for,
+    "SET enable_progress_bar_print = false",  # but it is ours to show
     "SET TimeZone = 'UTC'",  # a moment is the same date on every machine
     "SET python_enable_replacements = false",
     "SET autoinstall_known_extensions = false",
@@ -101,11 +102,19 @@ class DuckDBEngine:
                 f"unit: which rows of a person count is fixed by a key, and {source.kind} rows "
                 "have no other order. Declare one with key = true, or use Parquet."
             )
-        order = quote(schema.key.name) if keyed and schema.key is not None else place
+        key = quote(schema.key.name) if keyed and schema.key is not None else None
+        order = ", ".join(part for part in (key, place) if part)  # equal keys by their place
         rank = f"row_number() OVER (PARTITION BY {person} ORDER BY {order})"
         run = self._connection.execute
         run("ALTER VIEW source RENAME TO all_rows")
-        place = place or order
+        if place is None:
+            several = run(f"SELECT count(*) > count(DISTINCT {key}) FROM all_rows").fetchall()
+            if several[0][0]:
+                raise SchemaError(
+                    f"unit: the key {key} is missing or repeated in some rows, so it does not say "
+                    "which rows of a person count. Give every row its own, or use Parquet."
+                )
+        place = place or key
         run(
             f"CREATE TEMP TABLE beyond AS SELECT {place} AS place FROM (SELECT {place}, {rank} AS "
             f"rank FROM all_rows) WHERE rank > {most}"
@@ -200,7 +209,9 @@ class DuckDBEngine:
             if column is not None and column.values and not isinstance(column.values[0], str):
                 kind = "BIGINT"
             types[name] = kind
-            cast = quote(name) if kind == "VARCHAR" else f"TRY_CAST({quote(name)} AS {kind})"
+            # DuckDB moves a bare TRY_CAST into its CSV reader, where a failure drops the row
+            # or raises; behind trim() it stays a cast of this value alone.
+            cast = quote(name) if kind == "VARCHAR" else f"TRY_CAST(trim({quote(name)}) AS {kind})"
             parts.append(f"{cast} AS {quote(name)}")
         self._connection.execute("ALTER VIEW source RENAME TO raw_source")
         self._connection.execute(f"CREATE VIEW source AS SELECT {', '.join(parts)} FROM raw_source")
@@ -261,7 +272,7 @@ class DuckDBEngine:
 
     def _from_cube(self, queries: Sequence[CheckedQuery], names: list[str]) -> list[Matrix]:
         names = list(self._larger_cube(names) or names)
-        columns = ", ".join(f"{self._writer.read(self.schema[n])} AS {quote(n)}" for n in names)
+        columns = ", ".join(f"{self._writer.key(self.schema[n])} AS {quote(n)}" for n in names)
         if tuple(names) not in self._cubes:
             table = self._connection.sql(
                 f"SELECT {columns}, count(*) AS {quote(_spare(names))} FROM source GROUP BY ALL"
@@ -300,7 +311,8 @@ class DuckDBEngine:
         for query, member in zip(queries, members, strict=True):
             gate = "" if member == shared else member
             if isinstance(query.values, Dense):
-                found = [_distinct(query.values.columns[0], gate, columns)]
+                person = self._writer.person(self.schema[query.values.columns[0]])
+                found = [f"count(DISTINCT {_name(columns, _gated(person, gate), 'v')})"]
             else:
                 found = [self._aggregate(v, gate, columns) for v in query.values]
             values.append([_name(sums, sql, "s") for sql in found])
@@ -330,6 +342,11 @@ class DuckDBEngine:
         node = value.node
         if node.op == "literal" and node.type != "number" and node.value in (1, True):
             return f"count_if({_name(columns, gate, 'v')})" if gate else "count(*)"
+        if node.op == "not" and node.args[0].op == "is_null":  # as many as are not missing
+            inner = node.args[0].args[0]
+            number = inner.type == "number" and inner.bounded  # the same SQL as its sum
+            written = self._writer.value(gridded(inner)) if number else self._writer.node(inner)
+            return f"count({_name(columns, _gated(written, gate), 'v')})"
         if node.type == "boolean":
             written = self._writer.node(node)
             both = f"({gate}) AND ({written})" if gate else written
@@ -343,7 +360,7 @@ class DuckDBEngine:
         """Put grouped sums into the cells they belong to."""
         cells, width = query.shape
         out = [[0] * width for _ in range(cells)]
-        numbers = [_numbering(axis) for axis in query.axes]
+        numbers = [self._writer.numbering(axis) for axis in query.axes]
         for row in table:
             cell = 0
             for axis, key, number in zip(query.axes, keys, numbers, strict=True):
@@ -417,10 +434,6 @@ def needs_kernel(query: CheckedQuery) -> bool:
     return any(part.op in KERNEL_ONLY for node in nodes for part in node.walk())
 
 
-def _distinct(name: str, gate: str, columns: dict[str, str]) -> str:
-    return f"count(DISTINCT {_name(columns, _gated(quote(name), gate), 'v')})"
-
-
 def few_values(schema: Schema, name: str) -> float:
     """How many values a column can have as declared, missing included."""
     column = schema[name]
@@ -455,16 +468,3 @@ def _of_set(
     for row in table:
         if not many or all((row[at[f"g{n}"]] == 0) == (n in keys) for n in names):
             yield row
-
-
-def _numbering(axis: Axis) -> Any:
-    """From what SQL grouped by to the number of the cell."""
-    if axis.kind != "expression":
-        return lambda value: int(value)
-    number = {label: i for i, label in enumerate(axis.labels)}
-    other = len(axis.labels) - 1
-    return lambda value: number.get(_plain(value), other)
-
-
-def _plain(value: Any) -> Any:
-    return value.item() if isinstance(value, np.generic) else value

@@ -87,6 +87,17 @@ class Writer:
             return self._date(c, name)
         return self._integer(c, name)
 
+    def key(self, c: Column) -> str:
+        """A column to group rows by."""
+        return self.read(c)
+
+    def person(self, c: Column) -> str:
+        """Whose row it is, as stored; NaN is nobody."""
+        name = self._stored(c)
+        if self.physical[c.name] in ("FLOAT", "DOUBLE"):
+            return f"CASE WHEN NOT isnan({name}) THEN {name} END"
+        return name
+
     def _stored(self, c: Column) -> str:
         """The raw column, where need be in a type that means the same for every declaration."""
         kind, name = self.physical[c.name], quote(c.name)
@@ -98,11 +109,11 @@ class Writer:
         return f"CAST({name} AS DOUBLE)" if kind == "FLOAT" else name
 
     def _category(self, c: Column, name: str) -> str:
-        values = c.values or ()
-        if isinstance(values[0], str):
-            listed = ", ".join(text(v) for v in values)
-            return f"CASE WHEN {name} IN ({listed}) THEN {name} END"
-        listed = ", ".join(str(v) for v in values)
+        if isinstance((c.values or ("",))[0], str):
+            # A cast to an enum looks each distinct text up once; a CASE compares every row.
+            kind = f"ENUM ({', '.join(text(v) for v in c.values or ())})"
+            return f"CAST(TRY_CAST({name} AS {kind}) AS VARCHAR)"
+        listed = ", ".join(str(v) for v in c.values or ())
         return f"CASE WHEN {name} IN ({listed}) THEN CAST({name} AS BIGINT) END"
 
     def _integer(self, c: Column, name: str) -> str:
@@ -188,7 +199,11 @@ class Writer:
         """What to group by: the value itself, or the number of its cell."""
         if axis.kind == "expression":
             assert axis.node is not None
-            return self.node(axis.node)
+            words = self._words(axis)
+            if words is None:
+                return self.node(axis.node)
+            listed = ", ".join(text(w) for w in words)
+            return f"(list_position([{listed}], {quote(axis.node.value)}) - 1)"
         if axis.kind == "bins":
             return self._bins(axis)
         if axis.kind == "blocks":
@@ -199,6 +214,23 @@ class Writer:
             f"WHEN {self.node(path)} THEN {i}" for i, path in enumerate(axis.detail) if path
         )
         return f"CASE {tests} ELSE 0 END" if tests else "0"
+
+    def _words(self, axis: Axis) -> tuple[Any, ...] | None:
+        """The texts of a plain category, whose place in the list is its cell."""
+        node = axis.node
+        if node is None or node.op != "column":
+            return None
+        c = self.schema[node.value]
+        plain = c.values is not None and self.physical[c.name] == "VARCHAR"
+        return c.values if plain and isinstance(axis.labels[0], str) else None
+
+    def numbering(self, axis: Axis) -> Callable[[Any], int]:
+        """From what `axis` grouped by to the number of the cell."""
+        other = len(axis.labels) - 1
+        if axis.kind != "expression" or self._words(axis) is not None:
+            return lambda value: other if value is None else int(value)
+        number = {label: i for i, label in enumerate(axis.labels)}
+        return lambda value: number.get(value, other)
 
     def _bins(self, axis: Axis) -> str:
         """A balanced tree of comparisons: log2 of the bins deep."""

@@ -149,7 +149,10 @@ class Moments:
     def _number(self, x: str) -> None:
         node = parse(x, self.schema)
         if node.type not in NUMERIC:
-            raise QueryNotAllowed(f"{x!r} is {node.type}; only numbers can be summed.")
+            raise QueryNotAllowed(
+                f"{x!r} is {node.type}; only numbers can be summed. COUNT({x}) counts where it is "
+                "known, COUNT_IF(...) where a comparison holds."
+            )
 
     def _nullable(self, x: str) -> bool:
         return parse(x, self.schema).nullable
@@ -206,7 +209,10 @@ def covariance(m: Moments, condition: str, x: str, y: str, *, sample: bool) -> R
 
     def read(r: Released) -> Noisy:
         found = mean_xy(r) + middle - mean_x(r) * mean_y(r)
-        return found * (count(r) / (count(r) - 1.0)) if sample else found
+        if not sample:
+            return found
+        n = count(r)
+        return (found * (n / (n - 1.0))).where(n.value > 1)
 
     return read
 
@@ -226,7 +232,12 @@ def correlation(m: Moments, condition: str, x: str, y: str) -> Read:
     cov = covariance(m, condition, x, y, sample=False)
     var_x, var_y = (variance_within(m, condition, t, (x, y)) for t in (x, y))
     spread = root(lambda r: var_x(r) * var_y(r))
-    return lambda r: cov(r) / spread(r)
+
+    def read(r: Released) -> Noisy:
+        x, y = var_x(r).value, var_y(r).value
+        return (cov(r) / spread(r)).within(-1.0, 1.0).where((x > 0) & (y > 0))
+
+    return read
 
 
 def variance_within(m: Moments, condition: str, x: str, among: tuple[str, str]) -> Read:

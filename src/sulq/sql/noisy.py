@@ -31,18 +31,24 @@ class Noisy:
     def variance(self, stds: list[Array]) -> Array:
         """The variance that the noise of the released numbers gives it."""
         total = np.zeros_like(self.value)
-        for j, slope in self.slopes.items():
-            total = total + (slope * stds[j]) ** 2
+        with np.errstate(all="ignore"):
+            for j, slope in self.slopes.items():
+                total = total + (slope * stds[j]) ** 2
         return total
 
     def through(self, f: Callable[[Array], Array], slope: Callable[[Array], Array]) -> Noisy:
         """A smooth function of it."""
-        factor = slope(self.value)
-        return Noisy(f(self.value), {j: s * factor for j, s in self.slopes.items()})
+        with np.errstate(all="ignore"):
+            factor = slope(self.value)
+            return Noisy(f(self.value), {j: s * factor for j, s in self.slopes.items()})
 
     def within(self, low: float, high: float) -> Noisy:
         """The same, no further out than these ends."""
         return Noisy(np.clip(self.value, low, high), self.slopes)
+
+    def where(self, test: NDArray[np.bool_]) -> Noisy:
+        """The same where the test holds, missing elsewhere."""
+        return Noisy(np.where(test, self.value, np.nan), self.slopes)
 
     def __add__(self, other: Noisy | float) -> Noisy:
         return _combine(self, other, lambda a, b: a + b, lambda a, b: 1.0, lambda a, b: 1.0)

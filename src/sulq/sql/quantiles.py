@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -23,6 +24,35 @@ from sulq.schema import Schema
 BRANCH = 16
 
 Array = NDArray[np.float64]
+
+
+@dataclass(frozen=True)
+class Counts:
+    """The best estimate of every fine cell, and the noise of one released count."""
+
+    fine: Array  # groups x cells
+    std: float
+
+    @property
+    def error(self) -> float:
+        """The standard deviation of a sum of cells from the first on, at its largest.
+
+        Whole coarse cells before it: at most half of them count, since the total is noisy
+        too; and half of the fine cells of the one it ends in.
+        """
+        return self.std * math.sqrt(BRANCH * (1 / 2 + 1 / 4))
+
+    def few(self) -> NDArray[np.bool_]:
+        """Groups whose size is within the noise."""
+        most = self.std * math.sqrt(BRANCH * BRANCH / (BRANCH + 1))
+        return np.asarray(~(self.fine.sum(axis=1) > 4 * most))
+
+    def below(self) -> Array:
+        """How many lie below each edge: rising, midway between the two envelopes."""
+        sums = np.concatenate([np.zeros((len(self.fine), 1)), self.fine.cumsum(axis=1)], axis=1)
+        up = np.maximum.accumulate(sums, axis=1)
+        down = np.minimum.accumulate(sums[:, ::-1], axis=1)[:, ::-1]
+        return np.asarray((up + down) / 2)
 
 
 class Quantile:
@@ -71,20 +101,22 @@ class Quantile:
         seen = dict.fromkeys(c[:depth] if depth else ("all",) for c in _tuples(answer.cells))
         return list(seen)
 
-    def read(self, answers: list[Answer], groups: int) -> Iterator[tuple[Array, Array]]:
-        """Each quantile in every group, and its standard deviation."""
+    def counts(self, answers: list[Answer], groups: int) -> Counts:
+        """What the two histograms say together."""
         coarse, fine = (a.values.reshape(groups, -1)[:, :-1] for a in answers)  # without 'other'
-        variance = answers[0].stds[0][0] ** 2
-        counts = _consistent(coarse, fine.reshape(groups, BRANCH, BRANCH))
-        below = np.concatenate([np.zeros((groups, 1)), counts.cumsum(axis=1)], axis=1)
-        below = np.maximum.accumulate(below, axis=1)
-        total = below[:, -1]
-        error = math.sqrt(variance * BRANCH * (1 / 2 + 1 / 4))
+        return Counts(
+            _consistent(coarse, fine.reshape(groups, BRANCH, BRANCH)), answers[0].stds[0][0]
+        )
+
+    def read(self, counts: Counts) -> Iterator[tuple[Array, Array]]:
+        """Each quantile in every group, and its standard deviation."""
+        below, total = counts.below(), counts.fine.sum(axis=1)
         for share in self.shares:
             target = share * total
             found = self._invert(below, target)
-            reach = [self._invert(below, target + side * error) for side in (-1, 1)]
-            yield found, np.maximum((reach[1] - reach[0]) / 2, self.step / 4)
+            reach = [self._invert(below, target + side * counts.error) for side in (-1, 1)]
+            std = np.maximum((reach[1] - reach[0]) / 2, self.step / 4)
+            yield np.where(total > 0, found, np.nan), std
 
     def _invert(self, below: Array, target: Array) -> Array:
         edges = np.array(self.fine)

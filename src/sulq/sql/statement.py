@@ -1,13 +1,12 @@
 """A SELECT taken apart: where its rows come from, its groups, its outputs, their order.
 
-Everything that touches rows becomes one query of the corridor (and one more per column whose
+Everything that touches rows becomes one query of the corridor (and two more per column whose
 percentiles are asked for), priced and charged as one. HAVING, ORDER BY and LIMIT work on the
 noisy result.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
@@ -16,26 +15,23 @@ import numpy as np
 from sulq.answer import Answer, Table
 from sulq.errors import QueryNotAllowed
 from sulq.expressions import check_size, parse, shorten
+from sulq.price import Price
 from sulq.query import Query
 from sulq.schema import Schema
-from sulq.sql.formulas import Formulas, label_name
+from sulq.sql.formulas import (
+    Context,
+    Formula,
+    Formulas,
+    has_aggregate,
+    label_name,
+    refuse,
+    sql_of,
+)
 from sulq.sql.noisy import Noisy
 from sulq.sql.quantiles import Quantile
+from sulq.sql.views import View, only_supported
 
 MAX_STATEMENT = 20_000
-REFUSED = {
-    "joins": "one table is asked at a time; a join would mix rows of several people",
-    "distinct": "SELECT DISTINCT would return rows; use GROUP BY and COUNT(*)",
-    "windows": "window functions return a number per row",
-    "qualify": "QUALIFY works on rows; use HAVING",
-    "laterals": "LATERAL works on rows",
-    "pivots": "PIVOT is not supported; use GROUP BY and FILTER",
-    "sample": "sample rows with rows=sulq.Rows.sample(seed, rate)",
-    "connect": "CONNECT BY is not supported",
-    "into": "SELECT INTO would write",
-    "locks": "there is nothing to lock",
-    "offset": "OFFSET is not supported; use LIMIT",
-}
 
 
 @dataclass(frozen=True)
@@ -43,8 +39,23 @@ class Output:
     """One column of the result: a group key, or a number with its error."""
 
     name: str
-    key: int | None  # which group key
-    read: Any = None  # from released numbers to a Noisy
+    by: int | Formula
+
+
+@dataclass(frozen=True)
+class Ordering:
+    """One part of ORDER BY; what is missing comes last unless said otherwise."""
+
+    by: int | Formula
+    descending: bool
+    missing_first: bool
+
+    def sorted(self, keep: list[int], ranks: list[Any]) -> list[int]:
+        """The cells in order, equals as they were."""
+        known = [i for i in keep if ranks[i] is not None]
+        missing = [i for i in keep if ranks[i] is None]
+        known.sort(key=lambda i: ranks[i], reverse=self.descending)
+        return missing + known if self.missing_first else known + missing
 
 
 @dataclass(frozen=True)
@@ -55,8 +66,8 @@ class Statement:
     outputs: tuple[Output, ...]
     formulas: Formulas
     quantiles: tuple[Quantile, ...]
-    having: Any
-    order: tuple[tuple[Any, bool], ...]  # reader or key, descending
+    having: Formula | None
+    order: tuple[Ordering, ...]
     limit: int | None
 
     def table(self, answers: list[Answer]) -> Table:
@@ -70,30 +81,39 @@ class Statement:
             for j in range(values.shape[1]):
                 columns.append(Noisy.released(values[:, j], len(stds)))
                 stds.append(np.array([row[j] for row in answer.stds]))
+        weak = np.zeros(len(cells), dtype=bool)
         for quantile, at in zip(self.quantiles, self._places(), strict=True):
-            for found, std in quantile.read(answers[at : at + quantile.levels], len(cells)):
+            counts = quantile.counts(answers[at : at + quantile.levels], len(cells))
+            weak |= counts.few()
+            for found, std in quantile.read(counts):
                 columns.append(Noisy.released(found, len(stds)))
                 stds.append(std)
         released = self.formulas.released(columns, cells)
-        keep = self._kept(released, len(cells))
+        keep = self._kept(released)
         out: dict[str, list[Any]] = {}
         reach = first.spread(0.95)
         for output in self.outputs:
-            if output.key is not None:
-                out[output.name] = [label_name(cells[i][output.key]) for i in keep]
+            if isinstance(output.by, int):
+                out[output.name] = [label_name(cells[i][output.by]) for i in keep]
                 continue
-            number = self.formulas.number(output.read, released, len(cells))
+            number = self.formulas.number(output.by, released)
             error = reach * np.sqrt(number.variance(stds))
             out[output.name] = [float(number.value[i]) for i in keep]
             out[f"{output.name}_low"] = [float((number.value - error)[i]) for i in keep]
             out[f"{output.name}_high"] = [float((number.value + error)[i]) for i in keep]
-        weak = self.formulas.small(released, stds, cells, keep)
-        keys = tuple(o.name for o in self.outputs if o.key is not None)
-        price = first.price
-        for answer in answers[1:]:
-            price = price + answer.price
-        note = "too few rows for the noise: " + ", ".join(weak) if weak else ""
+        weak |= self.formulas.small(released, stds)
+        keys = tuple(o.name for o in self.outputs if isinstance(o.by, int))
+        price = sum((a.price for a in answers), Price(0))
+        note = self._note([cells[i] for i in keep if weak[i]])
         return Table(out, keys, price, min(a.remaining for a in answers), note)
+
+    def _note(self, weak: list[tuple[Any, ...]]) -> str:
+        if not weak:
+            return ""
+        names = [", ".join(str(label_name(x)) for x in cell) for cell in weak]
+        return "too few rows for the noise" + (
+            ": " + "; ".join(names) if self.formulas.keys else ""
+        )
 
     def _cells(self, answer: Answer) -> list[tuple[Any, ...]]:
         depth = len(self.formulas.keys)
@@ -108,297 +128,242 @@ class Statement:
             at += quantile.levels
         return places
 
-    def _kept(self, released: Any, cells: int) -> list[int]:
-        keep = list(range(cells))
+    def _kept(self, released: Context) -> list[int]:
+        keep = list(range(len(released.cells)))
         if self.having is not None:
-            test = self.formulas.test(self.having, released, cells)
+            test = self.formulas.test(self.having, released)
             keep = [i for i in keep if test[i]]
-        for by, descending in reversed(self.order):
-            ranks = self.formulas.ranks(by, released, cells)
-            keep.sort(key=lambda i: ranks[i], reverse=descending)
+        for ordering in reversed(self.order):
+            keep = ordering.sorted(keep, self.formulas.ranks(ordering.by, released))
         return keep if self.limit is None else keep[: self.limit]
 
 
 def compile_statement(text: str, schema: Schema, table: str) -> Statement:
     """Read one SELECT over the private table, or refuse it and say what is nearest."""
-    select = _parsed(text)
-    view = _View.base(schema, table).source(select)
-    _only_supported(select)
-    keys, names = _keys(select, view)
-    formulas = Formulas(schema, keys)
-    outputs = tuple(_output(e, i, view, formulas, names) for i, e in enumerate(select.expressions))
-    _unique(outputs)
-    aliases = {o.name.lower(): o for o in outputs}
-    having = select.args.get("having")
-    test = formulas.compile(view.expand(having.this, aliases), names) if having else None
-    clause = select.args.get("order")
-    order = tuple(
-        _ordering(o, outputs, aliases, view, formulas, names)
-        for o in (clause.expressions if clause is not None else ())
-    )
-    if not any(o.key is None for o in outputs):
-        formulas.count("true")  # SELECT region GROUP BY region: the groups are known anyway
-    where = " AND ".join(f"({w})" for w in view.where) or None
-    queries, quantiles = formulas.queries(where)
-    return Statement(queries, outputs, formulas, quantiles, test, order, _limit(select))
+    try:
+        return _Compiler(text, schema, table).statement()
+    except RecursionError:
+        raise QueryNotAllowed("the statement is nested too deeply.") from None
 
 
 def _parsed(text: str) -> Any:
     check_size(text, MAX_STATEMENT)
-    import sqlglot
+    from sqlglot.errors import SqlglotError
 
-    from sulq.dialect import Sulq
+    from sulq.dialect import parse_sql
 
     try:
-        found = [e for e in sqlglot.parse(text, read=Sulq) if e is not None]
+        found = parse_sql(text)
     except RecursionError:
-        raise QueryNotAllowed("the statement is nested too deeply.") from None
-    except Exception:  # sqlglot's own errors, and Python's where it trips over nonsense
+        raise
+    except SqlglotError:
+        raise QueryNotAllowed(f"{shorten(text)!r} is not a SQL statement this reads.") from None
+    except Exception:  # sqlglot trips over some nonsense with errors of Python's own
         raise QueryNotAllowed(f"{shorten(text)!r} is not a SQL statement this reads.") from None
     if len(found) != 1:
         raise QueryNotAllowed("give exactly one statement.")
-    if type(found[0]).__name__ != "Select":
+    kind = type(found[0]).__name__
+    if kind in ("Union", "Intersect", "Except"):
         raise QueryNotAllowed(
-            f"{type(found[0]).__name__.lower()}: only SELECT is answered, such as "
-            "select region, count(*) from people group by region."
+            f"{kind.upper()}: ask each SELECT by itself; groups of one table are one SELECT with "
+            "GROUP BY."
+        )
+    if kind != "Select":
+        raise QueryNotAllowed(
+            f"{kind.lower()}: only SELECT is answered, such as select region, count(*) from people "
+            "group by region."
         )
     return found[0]
 
 
-def _only_supported(select: Any) -> None:
-    for name, why in REFUSED.items():
-        if select.args.get(name):
-            raise QueryNotAllowed(f"{why}.")
-    group = select.args.get("group")
-    if group is not None:
-        for name in ("grouping_sets", "cube", "rollup", "totals"):
-            if group.args.get(name):
-                raise QueryNotAllowed(f"{name.replace('_', ' ')}: ask one GROUP BY at a time.")
-    if not select.expressions:
-        raise QueryNotAllowed("SELECT what? Name aggregates such as COUNT(*).")
+class _Compiler:
+    """Takes one SELECT apart."""
 
-
-class _View:
-    """Named columns over the private rows: the table itself, a subquery or a WITH."""
-
-    def __init__(self, columns: dict[str, Any] | None, where: list[str], schema: Schema,
-                 table: str, known: dict[str, _View], names: set[str]) -> None:  # fmt: skip
-        self.columns = columns  # None: the table's own
-        self.where = where
+    def __init__(self, text: str, schema: Schema, table: str) -> None:
+        select = _parsed(text)
+        only_supported(select)
+        self.text = text
+        self.select = select
         self.schema = schema
-        self.table = table
-        self.known = known
-        self.names = names  # what may stand before a dot
+        self.view = View.base(schema, table).source(select)
+        self.formulas = Formulas(schema, self._keys())
 
-    @classmethod
-    def base(cls, schema: Schema, table: str) -> _View:
-        return cls(None, [], schema, table, {}, {table.lower()})
+    def statement(self) -> Statement:
+        """The queries to ask and what becomes of their answers."""
+        outputs = tuple(self._output(e) for e in self.select.expressions)
+        _unique(outputs)
+        having = self.select.args.get("having")
+        test = self._having(having.this) if having is not None else None
+        clause = self.select.args.get("order")
+        order = tuple(self._ordering(o, outputs) for o in (clause.expressions if clause else ()))
+        if all(isinstance(o.by, int) for o in outputs) and not self.formulas.moments.counted:
+            self.formulas.count("true")  # SELECT region GROUP BY region: the groups are known
+        where = " AND ".join(f"({w})" for w in self.view.where) or None
+        queries, quantiles = self.formulas.queries(where)
+        if not queries:
+            raise QueryNotAllowed("nothing is asked of the rows: name aggregates such as COUNT(*).")
+        limit = _limit(self.select)
+        return Statement(queries, outputs, self.formulas, quantiles, test, order, limit)
 
-    def source(self, select: Any) -> _View:
-        """What a SELECT reads from, its WHERE included."""
-        view = self
-        known = dict(self.known)
-        for cte in select.args["with_"].expressions if select.args.get("with_") else ():
-            inner = _View(None, [], self.schema, self.table, known, self.names)
-            known[cte.alias.lower()] = inner.projected(cte.this)
-        clause = select.args.get("from_") or select.args.get("from")
-        if clause is None:
-            raise QueryNotAllowed(f"FROM is missing: the table here is {self.table!r}.")
-        view = self._from(clause.this, known)
-        where = select.args.get("where")
-        if where is not None:
-            text = view.text(where.this)
-            node = parse(text, self.schema)
-            if node.type not in ("boolean", "null"):
-                raise QueryNotAllowed(f"WHERE gives {node.type}, want true or false.")
-            view = _View(view.columns, [*view.where, text], self.schema, self.table, known,
-                         view.names)  # fmt: skip
-        return view
+    # --- groups -------------------------------------------------------------------------
 
-    def _from(self, source: Any, known: dict[str, _View]) -> _View:
-        kind = type(source).__name__
-        if kind == "Subquery":
-            inner = _View(None, [], self.schema, self.table, known, self.names)
-            view = inner.projected(source.this)
-            return view.named(source.alias)
-        if kind != "Table":
-            raise QueryNotAllowed(f"FROM {kind.lower()}: the table here is {self.table!r}.")
-        name = source.name
-        if source.args.get("db") or source.args.get("catalog"):
-            raise QueryNotAllowed(f"FROM {shorten(source.sql())}: name the table alone.")
-        if name.lower() in known:
-            return known[name.lower()].named(source.alias or name)
-        if name.lower() != self.table.lower():
-            raise QueryNotAllowed(
-                f"there is no table {shorten(name)!r} here; the private table is {self.table!r}."
-            )
-        return _View(None, [], self.schema, self.table, known,
-                     {(source.alias or name).lower()})  # fmt: skip
-
-    def named(self, alias: str | None) -> _View:
-        names = {alias.lower()} if alias else self.names
-        return _View(self.columns, self.where, self.schema, self.table, self.known, names)
-
-    def projected(self, select: Any) -> _View:
-        """A row-by-row SELECT inside FROM or WITH: its columns and conditions."""
-        if type(select).__name__ != "Select":
-            raise QueryNotAllowed("inside FROM and WITH only a plain SELECT of rows is read.")
-        _only_supported(select)
-        for clause in ("group", "having", "order", "limit"):
-            if select.args.get(clause):
+    def _keys(self) -> tuple[str, ...]:
+        """The group keys as SQL, each once however it is spelled."""
+        group = self.select.args.get("group")
+        if group is None:
+            return ()
+        items = list(group.expressions)
+        if group.args.get("all"):
+            items = [e.unalias() for e in self.select.expressions if not has_aggregate(e)]
+        keys: dict[str, str] = {}
+        for e in items:
+            found = self._resolved(e)
+            if has_aggregate(found):
                 raise QueryNotAllowed(
-                    f"{clause.upper()} inside WITH or FROM: aggregates of aggregates are not "
-                    "answered. Use HAVING, ORDER BY and LIMIT on the outer SELECT."
+                    f"GROUP BY {shorten(sql_of(e))}: an aggregate is no group. Group by a column "
+                    "or an expression of columns."
                 )
-        view = self.source(select)
-        columns: dict[str, Any] = {}
-        for e in select.expressions:
-            if type(e).__name__ == "Star":
-                columns |= view._all()
-                continue
-            name = e.alias_or_name
-            if not name:
-                raise QueryNotAllowed(f"{shorten(e.sql())}: give it a name with AS.")
-            expanded = view.expand(e.unalias())
-            parse(expanded.sql(dialect="duckdb"), self.schema)  # a row function, or refused
-            columns[name.lower()] = expanded
-        return _View(columns, view.where, self.schema, self.table, view.known, view.names)
+            text = self.view.text(found)
+            keys.setdefault(parse(text, self.schema).text, text)
+        return tuple(keys.values())
 
-    def _all(self) -> dict[str, Any]:
-        if self.columns is not None:
-            return dict(self.columns)
-        from sqlglot import exp
+    def _resolved(self, e: Any) -> Any:
+        """GROUP BY 1 and GROUP BY alias mean the expression in the SELECT list."""
+        outputs = self.select.expressions
+        if type(e).__name__ == "Literal" and not e.is_string:
+            at = _place(e)
+            if not 0 <= at < len(outputs):
+                raise QueryNotAllowed(f"GROUP BY {e.this}: there is no such output.")
+            return outputs[at].unalias()
+        return self._alias(e) or e
 
-        return {n.lower(): exp.column(n, quoted=True) for n in self.schema.names}
-
-    def expand(self, e: Any, aliases: dict[str, Output] | None = None) -> Any:
-        """Replace the view's names by what they stand for."""
-
-        def step(node: Any) -> Any:
-            if type(node).__name__ != "Column":
-                return node
-            table = node.args.get("table")
-            if table is not None and table.name.lower() not in self.names:
-                raise QueryNotAllowed(f"there is no table {shorten(table.name)!r} here.")
-            if self.columns is None:
-                bare = node.copy()
-                bare.set("table", None)
-                return bare
-            found = self.columns.get(node.name.lower())
-            if found is None:
-                if aliases and node.name.lower() in aliases:
-                    return node
-                names = ", ".join(list(self.columns)[:20])
-                raise QueryNotAllowed(f"there is no column {shorten(node.name)!r}: {names}.")
-            from sqlglot import exp
-
-            return exp.paren(found.copy()) if not isinstance(found, exp.Column) else found.copy()
-
-        return e.copy().transform(step)
-
-    def text(self, e: Any) -> str:
-        """The expression as SQL over the table's own columns."""
-        return str(self.expand(e).sql(dialect="duckdb"))
-
-
-def _keys(select: Any, view: _View) -> tuple[tuple[str, ...], dict[str, int]]:
-    """The group keys as SQL, and where each stands."""
-    group = select.args.get("group")
-    if group is None:
-        return (), {}
-    items = list(group.expressions)
-    if group.args.get("all"):
-        items = [e.unalias() for e in select.expressions if not _has_aggregate(e)]
-    keys: list[str] = []
-    for e in items:
-        text = view.text(_resolved(e, select))
-        if text not in keys:
-            keys.append(text)
-    return tuple(keys), {k: i for i, k in enumerate(keys)}
-
-
-def _resolved(e: Any, select: Any) -> Any:
-    """GROUP BY 1 and GROUP BY alias mean the expression in the SELECT list."""
-    if type(e).__name__ == "Literal" and not e.is_string:
-        at = int(e.this) - 1
-        if not 0 <= at < len(select.expressions):
-            raise QueryNotAllowed(f"GROUP BY {e.this}: there is no such output.")
-        return select.expressions[at].unalias()
-    if type(e).__name__ == "Column" and not e.args.get("table"):
-        for output in select.expressions:
+    def _alias(self, e: Any) -> Any:
+        """What a name in the SELECT list stands for, if it is one."""
+        if type(e).__name__ != "Column" or e.args.get("table"):
+            return None
+        for output in self.select.expressions:
             if type(output).__name__ == "Alias" and output.alias.lower() == e.name.lower():
                 return output.this
-    return e
+        return None
+
+    # --- outputs ------------------------------------------------------------------------
+
+    def _output(self, e: Any) -> Output:
+        inner = e.unalias()
+        kind = type(inner).__name__
+        if inner.is_star and kind in ("Star", "Column"):
+            raise QueryNotAllowed(
+                "* would return rows. Ask for a sum or a count, such as COUNT(*)."
+            )
+        self._check_windows(inner)
+        expanded = self.view.expand(inner)
+        name = e.alias if type(e).__name__ == "Alias" else (inner.name if kind == "Column" else "")
+        at = self.formulas.place(expanded)
+        if at is not None:
+            return Output(name or sql_of(inner).lower().replace('"', ""), at)
+        if kind == "Column":
+            raise QueryNotAllowed(
+                f"{name!r} would return rows. Ask for a sum or a count, or add it to GROUP BY."
+            )
+        made = self.formulas.compile(expanded)
+        if made.kind == "label":
+            raise QueryNotAllowed(f"{shorten(sql_of(inner))}: an output is a number or a group.")
+        return Output(name or self._plain_name(inner), made)
+
+    def _plain_name(self, e: Any) -> str:
+        """count(*), avg(income): the expression itself is its name."""
+        kinds: dict[str, list[Any]] = {}
+        for n in e.walk():
+            kinds.setdefault(type(n).__name__, []).append(n.meta)
+        text = str(e.sql(comments=False)) if "WithinGroup" in kinds else sql_of(e)
+        name = text.lower().replace('"', "").replace(" nulls last", "")
+        places = [self.text[m.get("start", 0) :][:8] for m in kinds.get("Variance", ())]
+        if places and all(p.lower() == "var_samp" for p in places):  # as it was typed
+            name = name.replace("variance(", "var_samp(")
+        return name
+
+    def _check_windows(self, e: Any) -> None:
+        for node in e.walk():
+            if type(node).__name__ in ("Window", "Subquery", "Exists"):
+                raise refuse(node)
+
+    # --- HAVING, ORDER BY, LIMIT --------------------------------------------------------
+
+    def _having(self, e: Any) -> Formula:
+        def step(node: Any) -> Any:  # a column comes before an alias, as in DuckDB
+            if type(node).__name__ != "Column" or self._is_grouped(node):
+                return node
+            return self._alias(node) or node
+
+        self._check_windows(e)
+        made = self.formulas.compile(self.view.expand(e.copy().transform(step)))
+        if made.kind != "truth":
+            raise QueryNotAllowed(
+                f"HAVING {shorten(sql_of(e))} wants true or false: compare the aggregate."
+            )
+        return made
+
+    def _is_grouped(self, column: Any) -> bool:
+        return self.view.has(column) and self.formulas.place(self.view.expand(column)) is not None
+
+    def _ordering(self, o: Any, outputs: tuple[Output, ...]) -> Ordering:
+        if o.args.get("with_fill"):
+            raise QueryNotAllowed("ORDER BY ... WITH FILL is not supported; every group is there.")
+        first = bool(o.args.get("nulls_first"))
+        return Ordering(self._sorted_by(o.this, outputs), bool(o.args.get("desc")), first)
+
+    def _sorted_by(self, e: Any, outputs: tuple[Output, ...]) -> int | Formula:
+        if type(e).__name__ == "Literal" and not e.is_string:
+            at = _place(e)
+            if not 0 <= at < len(outputs):
+                raise QueryNotAllowed(f"ORDER BY {e.this}: there is no such output.")
+            return outputs[at].by
+        for output in outputs:  # the name of an output comes before a column
+            named = type(e).__name__ == "Column" and not e.args.get("table")
+            if named and output.name.lower() == e.name.lower():
+                return output.by
+
+        def step(node: Any) -> Any:
+            if type(node).__name__ != "Column" or self._is_grouped(node):
+                return node
+            return self._alias(node) or node
+
+        self._check_windows(e)
+        expanded = self.view.expand(e.copy().transform(step))
+        key = self.formulas.place(expanded)
+        if key is not None:
+            return key
+        made = self.formulas.compile(expanded)
+        if made.kind == "label":
+            raise QueryNotAllowed(f"ORDER BY {shorten(sql_of(e))}: want a number or a group.")
+        return made
 
 
-def _has_aggregate(e: Any) -> bool:
-    from sulq.sql.formulas import AGGREGATES
-
-    return any(type(n).__name__ in AGGREGATES for n in e.walk())
-
-
-def _output(e: Any, i: int, view: _View, formulas: Formulas, names: dict[str, int]) -> Output:
-    inner = e.unalias()
-    kind = type(inner).__name__
-    if kind == "Star":
-        raise QueryNotAllowed("* would return rows. Ask for a sum or a count, such as COUNT(*).")
-    text = view.text(inner)
-    name = e.alias if type(e).__name__ == "Alias" else (inner.name if kind == "Column" else "")
-    if text in names:
-        return Output(name or text.lower(), names[text])
-    if kind == "Column":
-        raise QueryNotAllowed(
-            f"{name!r} would return rows. Ask for a sum or a count, or add it to GROUP BY."
-        )
-    expanded = view.expand(inner)
-    return Output(name or _plain_name(inner), None, formulas.compile(expanded, names))
-
-
-def _plain_name(e: Any) -> str:
-    """count(*), avg(income): the expression itself is its name."""
-    return str(e.sql(dialect="duckdb")).lower().replace('"', "")
+def _place(e: Any) -> int:
+    """A place in the SELECT list, counted from 0; -1 for what is no small whole number."""
+    return int(e.this) - 1 if e.this.isdecimal() and len(e.this) < 10 else -1
 
 
 def _unique(outputs: tuple[Output, ...]) -> None:
     seen: set[str] = set()
     for output in outputs:
-        for name in (output.name, f"{output.name}_low", f"{output.name}_high"):
+        ends = () if isinstance(output.by, int) else ("_low", "_high")
+        for name in (output.name, *(output.name + end for end in ends)):
             if name.lower() in seen:
                 raise QueryNotAllowed(f"two outputs are called {name!r}; rename one with AS.")
             seen.add(name.lower())
-
-
-def _ordering(
-    o: Any, outputs: tuple[Output, ...], aliases: dict[str, Output], view: _View,
-    formulas: Formulas, names: dict[str, int],
-) -> tuple[Any, bool]:  # fmt: skip
-    descending = bool(o.args.get("desc"))
-    e = o.this
-    if type(e).__name__ == "Literal" and not e.is_string:
-        at = int(e.this) - 1
-        if not 0 <= at < len(outputs):
-            raise QueryNotAllowed(f"ORDER BY {e.this}: there is no such output.")
-        return _by(outputs[at]), descending
-    if type(e).__name__ == "Column" and e.name.lower() in aliases:
-        return _by(aliases[e.name.lower()]), descending
-    text = view.text(e)
-    if text in names:
-        return names[text], descending
-    return formulas.compile(view.expand(e), names), descending
-
-
-def _by(output: Output) -> Any:
-    return output.key if output.key is not None else output.read
 
 
 def _limit(select: Any) -> int | None:
     limit = select.args.get("limit")
     if limit is None:
         return None
-    e = limit.expression if hasattr(limit, "expression") else None
-    if e is None or type(e).__name__ != "Literal" or e.is_string or not e.this.isdigit():
+    e = limit.args.get("expression") or limit.args.get("count")
+    options = limit.args.get("limit_options")
+    extra = any(limit.args.get(n) for n in ("offset", "expressions"))
+    extra = extra or (
+        options is not None and any(options.args.get(n) for n in ("percent", "with_ties"))
+    )
+    if extra or type(e).__name__ != "Literal" or e.is_string or not e.this.isdecimal():
         raise QueryNotAllowed("LIMIT wants a whole number.")
-    return int(e.this)
-
-
-Reader = Callable[[Any], Noisy]
+    return int(e.this[:18])

@@ -1,0 +1,248 @@
+"""Where a SELECT's rows come from: the private table, a subquery of rows or a WITH.
+
+A view is names over the table's own columns, and the conditions its rows satisfy. What a
+statement says of a view's names becomes an expression over the table.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import Any
+
+from sulq.errors import QueryNotAllowed
+from sulq.expressions import parse, shorten
+from sulq.schema import Schema
+from sulq.sql.formulas import has_aggregate, is_aggregate, sql_of
+
+# What a SELECT may consist of; for the rest, why not, and what is nearest.
+CLAUSES = {"with_", "expressions", "from_", "where", "group", "having", "order", "limit"}
+REFUSED = {
+    "joins": "one table is asked at a time: a join would mix rows of several people. Join the "
+    "tables before the data is opened",
+    "distinct": "SELECT DISTINCT would return rows; use GROUP BY and COUNT(*)",
+    "windows": "window functions return a number per row; use GROUP BY",
+    "qualify": "QUALIFY works on rows; use HAVING",
+    "laterals": "LATERAL works on rows; name expressions with WITH",
+    "pivots": "PIVOT is not supported; use GROUP BY and FILTER",
+    "sample": "SQL samples are not supported; use rows=sulq.Rows.sample(seed, rate)",
+    "into": "SELECT INTO would write; the result is a table in Python, see to_arrow",
+    "locks": "there is nothing to lock: every SELECT reads the same rows",
+    "offset": "OFFSET is not supported; use ORDER BY and LIMIT",
+}
+
+
+def only_supported(select: Any) -> None:
+    """Refuse every clause that is not read: nothing may change the meaning unseen."""
+    for name, value in select.args.items():
+        if value and name not in CLAUSES:
+            plain = name.rstrip("_").replace("_", " ").upper()
+            why = REFUSED.get(name, f"{plain} is not supported; use WHERE, GROUP BY and HAVING")
+            raise QueryNotAllowed(f"{why}.")
+    group = select.args.get("group")
+    if group is not None:
+        kinds = {type(e).__name__.lower() for e in group.expressions}
+        kinds |= {name.replace("_", "") for name, value in group.args.items() if value}
+        if kinds & {"groupingsets", "cube", "rollup", "totals"}:
+            raise QueryNotAllowed(
+                "ROLLUP, CUBE and GROUPING SETS are several groupings; ask one GROUP BY at a time. "
+                "Totals are the sum of their groups."
+            )
+    if not select.expressions:
+        raise QueryNotAllowed("SELECT what? Name aggregates such as COUNT(*).")
+
+
+def _nothing_else(e: Any, *known: str) -> None:
+    """Refuse what a node says beside the parts that are read."""
+    for name, value in e.args.items():
+        if value and name not in known:
+            if type(value).__name__ == "TableAlias" and value.args.get("columns"):
+                raise QueryNotAllowed(
+                    f"{shorten(sql_of(e))}: name columns inside it with AS, not beside its alias."
+                )
+            plain = name.rstrip("_").replace("_", " ").upper()
+            why = REFUSED.get(name, f"{plain} is not supported here")
+            raise QueryNotAllowed(f"FROM {shorten(sql_of(e))}: {why}.")
+    alias = e.args.get("alias")
+    if alias is not None and getattr(alias, "args", {}).get("columns"):
+        raise QueryNotAllowed(
+            f"{shorten(sql_of(e))}: name columns inside it with AS, not beside its alias."
+        )
+
+
+@dataclass(frozen=True)
+class View:
+    """Named columns over the private rows."""
+
+    schema: Schema
+    table: str
+    columns: dict[str, Any] | None  # small name -> expression; None: the table's own
+    where: tuple[str, ...]
+    known: dict[str, View]  # what WITH named
+    names: frozenset[str]  # what may stand before a dot
+
+    @classmethod
+    def base(cls, schema: Schema, table: str) -> View:
+        """The private table itself."""
+        return cls(schema, table, None, (), {}, frozenset({table.lower()}))
+
+    def source(self, select: Any) -> View:
+        """What a SELECT reads from, its WHERE included."""
+        known = self._named_by_with(select)
+        clause = select.args.get("from_")
+        if clause is None:
+            raise QueryNotAllowed(f"FROM is missing: the table here is {self.table!r}.")
+        view = self._from(clause.this, known)
+        where = select.args.get("where")
+        if where is None:
+            return view
+        return replace(view, where=(*view.where, view.condition(where.this)))
+
+    def _named_by_with(self, select: Any) -> dict[str, View]:
+        known = dict(self.known)
+        clause = select.args.get("with_")
+        if clause is None:
+            return known
+        if clause.args.get("recursive"):
+            raise QueryNotAllowed("WITH RECURSIVE is not supported; WITH names rows once.")
+        for cte in clause.expressions:
+            _nothing_else(cte, "this", "alias", "materialized")
+            inner = replace(View.base(self.schema, self.table), known=dict(known))
+            known[cte.alias.lower()] = inner.projected(cte.this)
+        return known
+
+    def _from(self, source: Any, known: dict[str, View]) -> View:
+        kind = type(source).__name__
+        if kind == "Subquery":
+            _nothing_else(source, "this", "alias")
+            inner = replace(View.base(self.schema, self.table), known=known)
+            return inner.projected(source.this).named(source.alias)
+        if kind != "Table" or type(source.this).__name__ != "Identifier":
+            raise QueryNotAllowed(
+                f"FROM {shorten(sql_of(source))}: only the table {self.table!r} is here."
+            )
+        name = source.name
+        if source.args.get("db") or source.args.get("catalog"):
+            raise QueryNotAllowed(f"FROM {shorten(sql_of(source))}: name the table alone.")
+        _nothing_else(source, "this", "alias")
+        if name.lower() in known:
+            return known[name.lower()].named(source.alias or name)
+        if name.lower() != self.table.lower():
+            raise QueryNotAllowed(
+                f"there is no table {shorten(name)!r} here; the private table is {self.table!r}."
+            )
+        base = View.base(self.schema, self.table)
+        return replace(base, known=known, names=frozenset({(source.alias or name).lower()}))
+
+    def named(self, alias: str | None) -> View:
+        """The same rows under another name."""
+        return replace(self, names=frozenset({alias.lower()} if alias else ()))
+
+    def projected(self, select: Any) -> View:
+        """A row-by-row SELECT inside FROM or WITH: its columns and conditions."""
+        if type(select).__name__ != "Select":
+            raise QueryNotAllowed(
+                "inside FROM and WITH only a plain SELECT of rows is read, such as (select age, "
+                "income / 1000 as k from people where age > 17)."
+            )
+        only_supported(select)
+        for clause in ("group", "having", "order", "limit"):
+            if select.args.get(clause):
+                raise QueryNotAllowed(
+                    f"{clause.upper()} inside WITH or FROM: aggregates of aggregates are not "
+                    "answered. Use GROUP BY, HAVING, ORDER BY and LIMIT on the outer SELECT."
+                )
+        view = self.source(select)
+        columns: dict[str, Any] = {}
+        for e in select.expressions:
+            columns |= view._projected(e)
+        return replace(view, columns=columns)
+
+    def _projected(self, e: Any) -> dict[str, Any]:
+        """One item of an inner SELECT list: its name and expression, or all of them for *."""
+        if e.is_star:
+            star = e.this if type(e).__name__ == "Column" else e
+            if any(star.args.values()):
+                raise QueryNotAllowed(
+                    "* EXCLUDE and * REPLACE are not read; name the columns one by one."
+                )
+            if type(e).__name__ == "Column":
+                self._check_table(e)
+            return self._all()
+        if has_aggregate(e):
+            raise QueryNotAllowed(
+                f"{shorten(sql_of(e))} inside WITH or FROM: aggregates of aggregates are not "
+                "answered. Put aggregates into the outer SELECT."
+            )
+        name = e.alias_or_name
+        if not name:
+            raise QueryNotAllowed(f"{shorten(sql_of(e))}: give it a name with AS.")
+        expanded = self.expand(e.unalias())
+        parse(sql_of(expanded), self.schema)  # a row function, or refused
+        return {name.lower(): expanded}
+
+    def _all(self) -> dict[str, Any]:
+        if self.columns is not None:
+            return dict(self.columns)
+        from sqlglot import exp
+
+        return {n.lower(): exp.column(n, quoted=True) for n in self.schema.names}
+
+    def has(self, column: Any) -> bool:
+        """Does a name in the statement mean a column of these rows?"""
+        if self.columns is not None:
+            return column.name.lower() in self.columns
+        quoted = bool(column.this.args.get("quoted"))
+        return self.schema.get(column.name, quoted=quoted) is not None
+
+    def _check_table(self, column: Any) -> None:
+        table = column.args.get("table")
+        if table is not None and table.name.lower() not in self.names:
+            raise QueryNotAllowed(f"there is no table {shorten(table.name)!r} here.")
+        if column.args.get("db") or column.args.get("catalog"):
+            raise QueryNotAllowed(f"{shorten(sql_of(column))}: name the column alone.")
+
+    def expand(self, e: Any) -> Any:
+        """Replace the view's names by what they stand for."""
+
+        def step(node: Any) -> Any:
+            if type(node).__name__ != "Column":
+                return node
+            self._check_table(node)
+            if self.columns is None:
+                bare = node.copy()
+                bare.set("table", None)
+                return bare
+            found = self.columns.get(node.name.lower())
+            if found is None:
+                names = ", ".join(list(self.columns)[:20])
+                raise QueryNotAllowed(f"there is no column {shorten(node.name)!r}: {names}.")
+            from sqlglot import exp
+
+            return exp.paren(found.copy()) if not isinstance(found, exp.Column) else found.copy()
+
+        return e.copy().transform(step)
+
+    def text(self, e: Any) -> str:
+        """The expression as SQL over the table's own columns."""
+        return sql_of(self.expand(e))
+
+    def condition(self, e: Any) -> str:
+        """A WHERE as SQL over the table's own columns."""
+        for node in e.walk():
+            if is_aggregate(node):
+                raise QueryNotAllowed(
+                    f"WHERE {shorten(sql_of(e))}: WHERE chooses rows. Use HAVING for aggregates."
+                )
+            if type(node).__name__ in ("Subquery", "Select", "Exists"):
+                raise QueryNotAllowed(
+                    f"WHERE {shorten(sql_of(e))}: a subquery is not answered here. Write its "
+                    "condition into WHERE, or a list of constants after IN."
+                )
+        text = self.text(e)
+        node = parse(text, self.schema)
+        if node.type not in ("boolean", "null"):
+            raise QueryNotAllowed(
+                f"WHERE {shorten(text)} gives {node.type}, want true or false: compare it with "
+                "something."
+            )
+        return text
