@@ -152,7 +152,8 @@ class Database:
         plan = share(checked, self.schema, self._check)
         if plan is None:
             return None
-        alone = sum(self._tariff(c).price.micro for c in {c.text: c for c in checked}.values())
+        # Plain counts over everybody all have one price.
+        alone = len({c.text for c in checked}) * self._tariff(checked[0]).price.micro
         return plan if self._priced(list(plan.queries)).price.micro < alone else None
 
     def sql(self, text: str, *, request_id: str | None = None) -> Table:
@@ -163,7 +164,7 @@ class Database:
     def _statement(self, text: str) -> Statement:
         from sulq.sql import compile_statement
 
-        return compile_statement(text, self.schema, self.name)
+        return compile_statement(text, self.schema, self.name, self.promise.noise)
 
     def _ask(self, bundles: list[list[Query]], request_id: str | None) -> list[list[Answer]]:
         """Each bundle is one question of the ledger: one price, one charge, one stored answer."""

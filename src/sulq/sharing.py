@@ -28,7 +28,7 @@ from sulq.schema import Column, Schema
 
 FEWEST = 4  # a smaller batch is asked as it is
 MOST_CELLS = 1_500
-ROUNDS = 3
+ROUNDS = 2
 NEGLIGIBLE = 0.004  # a histogram with less of the weight than this is left out
 
 Array = NDArray[np.float64]
@@ -170,10 +170,11 @@ def _inverse(weights: Any, levels: Any) -> Array:
     for weight, level in zip(weights[1:], levels[1:], strict=True):
         order = np.argsort(level, kind="stable")
         for members in np.split(order, np.flatnonzero(np.diff(level[order])) + 1):
-            block = inverse[np.ix_(members, members)]
-            u = block.sum(axis=1)
-            block -= np.outer(u, u) * (weight / (1.0 + weight * u.sum()))
-            inverse[np.ix_(members, members)] = block
+            first, last = int(members[0]), int(members[-1]) + 1
+            together = last - first == len(members)  # neighbours, as mostly: no copy is made
+            where = np.s_[first:last, first:last] if together else np.ix_(members, members)
+            u = inverse[where].sum(axis=1)
+            inverse[where] -= u[:, None] * (u * (weight / (1.0 + weight * u.sum())))
     return inverse
 
 

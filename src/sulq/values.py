@@ -9,6 +9,7 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass, replace
 from fractions import Fraction
+from functools import lru_cache
 
 from sulq.errors import QueryNotAllowed
 from sulq.expressions import parse, predicate, shorten
@@ -93,25 +94,34 @@ def values_of(query: Query, schema: Schema, noise: str, guarantee: str, loose: b
         if isinstance(values, Sums):
             return _sums(values, query, schema)
         return _products(values, query, schema, noise)
-    return _scalars(values, query, schema, noise, guarantee, loose)
+    return _scalars(values, query.weights, schema, noise, guarantee, loose)
 
 
-def _weights(query: Query, count: int, default: tuple[Fraction, ...]) -> tuple[Fraction, ...]:
+Weights = tuple[Fraction, ...] | None
+
+
+def _weights(given: Weights, count: int, default: tuple[Fraction, ...]) -> tuple[Fraction, ...]:
     """Squared weights."""
-    if query.weights is None:
+    if given is None:
         return default
-    if len(query.weights) != count:
-        raise QueryNotAllowed(f"weights: want {count}, got {len(query.weights)}.")
-    return tuple(w * w for w in query.weights)
+    if len(given) != count:
+        raise QueryNotAllowed(f"weights: want {count}, got {len(given)}.")
+    return tuple(w * w for w in given)
 
 
+@lru_cache(maxsize=1024)
 def _scalars(
-    texts: tuple[str, ...], query: Query, schema: Schema, noise: str, guarantee: str, loose: bool
+    texts: tuple[str, ...],
+    weights: Weights,
+    schema: Schema,
+    noise: str,
+    guarantee: str,
+    loose: bool,
 ) -> Built:
     """A list of expressions: a box, each side one unit."""
     if not texts:
         raise QueryNotAllowed("values: give at least one expression, such as '1' for a count.")
-    weights2 = _weights(query, len(texts), (Fraction(1),) * len(texts))
+    weights2 = _weights(weights, len(texts), (Fraction(1),) * len(texts))
     if noise in ("binomial", "stitched") and set(weights2) != {Fraction(1)}:
         raise QueryNotAllowed(f"weights: {noise} noise has one variance, leave weights out.")
     values, releases = [], []
@@ -191,15 +201,14 @@ def _terms(
     if not terms.sums and not terms.groups:
         raise QueryNotAllowed("values: give at least one sum or group.")
     if terms.sums:
-        plain = replace(query, values=terms.sums, weights=None)
-        values, _, releases, g = _scalars(terms.sums, plain, schema, noise, guarantee, loose)
+        values, _, releases, g = _scalars(terms.sums, None, schema, noise, guarantee, loose)
         assert isinstance(values, tuple)
     else:
         values, releases, g = (), (), Geometry(*(Fraction(0),) * 4, 0)
     mix = [[int(i == j) for j in range(len(values))] for i in range(len(values))]
     for group in terms.groups:
         default = _group_weights(len(group) - 1, terms.counted, noise, guarantee, loose)
-        a2, b2 = _weights(query, 2, default)
+        a2, b2 = _weights(query.weights, 2, default)
         more, rows, named, extra = _group(group, schema, noise, a2, b2)
         width = len(values)
         values += more
@@ -311,7 +320,7 @@ def _ball(
 def _sums(sums: Sums, query: Query, schema: Schema) -> Built:
     columns = scaled_columns(sums.columns, schema, "Sums")
     centre, norm, bound2, bound1 = _ball(sums, columns)
-    a2, b2 = _weights(query, 2, (Fraction(1), Fraction(1)))
+    a2, b2 = _weights(query.weights, 2, (Fraction(1), Fraction(1)))
     a, b = exact_root(a2), exact_root(b2)
     one = Fraction(2**DENSE)
     releases = (

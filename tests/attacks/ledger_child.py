@@ -1,13 +1,14 @@
 """Run under strace: the same questions again and again, with the k-th system call failing.
 
-    python ledger_child.py FOLDER CALL WHEN LOG SCENARIO
+    python ledger_child.py FOLDER CALL WHEN LOG SCENARIO FIRST
 
-strace counts calls per process and injects at number WHEN. For k = 1, 2, ... a fresh child
-makes WHEN - k harmless calls and then asks, so its k-th call is the one that fails; another
-child then looks at what is left. One line of JSON for each k, until a k meets no injection or
-something was gained.
+strace counts calls per process and injects at number WHEN. For k = FIRST, FIRST + 1, ... a
+fresh child makes WHEN - k harmless calls and then asks, so its k-th call is the one that
+fails; another child then looks at what is left. One line of JSON for each k, until a k meets
+no injection or something was gained.
 """
 
+import gc
 import json
 import os
 import sys
@@ -163,12 +164,13 @@ def hit(log, pid):
     )
 
 
-def main(folder, call, when, log, scenario):
-    for k in range(1, when):
-        place = Path(folder) / str(k)
+def main(folder, call, when, log, scenario, first):
+    gc.freeze()  # so that children do not copy the parent's memory only to look through it
+    for k in range(first, when):
+        place = folder / str(k)
         place.mkdir()
         pid, _ = in_child(faulty, call, when - k, place, SCENARIOS[scenario])
-        met = hit(Path(log), pid)
+        met = hit(log, pid)
         in_child(look, place)
         verdict = place / "verdict"
         faults = json.loads(verdict.read_text()) if verdict.exists() else ["does not start again"]
@@ -178,4 +180,5 @@ def main(folder, call, when, log, scenario):
 
 
 if __name__ == "__main__":
-    main(sys.argv[1], sys.argv[2], int(sys.argv[3]), sys.argv[4], sys.argv[5])
+    folder, call, when, log, scenario, first = sys.argv[1:]
+    main(Path(folder), call, int(when), Path(log), scenario, int(first))

@@ -859,6 +859,20 @@ def test_narrow_and_wide_numbers(kind, values, declared):
     assert answers[0][0][0][0] == total
 
 
+@pytest.mark.parametrize(("precision", "scale"), [(4, 2), (9, 3), (18, 6), (20, 6), (38, 10)])
+def test_decimals_are_the_nearest_number(make_engine, precision, scale):
+    """A decimal is worth the float64 nearest to it, by every path."""
+    pick = random.Random(precision)
+    most = 10 ** min(precision, scale + 6) - 1
+    values = [Decimal(pick.randint(-most, most)).scaleb(-scale) for _ in range(300)]
+    table = pa.table({"x": pa.array(values, pa.decimal128(precision, scale))})
+    engine = make_engine(table, {"x": {"type": "number", "low": -1e6, "high": 1e6}})
+    listed = ", ".join(repr(float(v)) for v in values)
+    known = f"x in ({listed})"
+    assert sums(engine, sulq.Query([known])) == [[[300]]]
+    assert sums(engine, sulq.Query([known, "exp(x / 1e6)"]))[0][0][0] == 300
+
+
 def test_booleans_and_categories_stored_as_numbers(make_engine):
     """0 and 1 are Booleans, anything else is missing; dictionaries are plain text."""
     table = pa.table(

@@ -438,7 +438,7 @@ def test_enough_expressions_were_read():
     """The run above is worth its name: these are different expressions, all accepted."""
     if not READ:
         pytest.skip("the run above is with another worker, or was not chosen")
-    assert len(READ) >= 2000 * TIMES
+    assert len(READ) >= 2000
 
 
 @settings(max_examples=60 * TIMES)
@@ -631,10 +631,16 @@ def test_a_wrong_interval_is_seen(world, monkeypatch):
         )
 
     assert _fails(world, "i * i") == ""
-    for wrong, seen in ((narrow, "interval"), (sure, "missing")):
+    # Texts of their own, which no other test asks: what was read may be remembered.
+    for wrong, seen, text in (
+        (narrow, "interval", "i * i + 1001"),
+        (sure, "missing", "i * i + 1002"),
+    ):
+        assert _fails(world, text.replace("1", "3")) == ""
         monkeypatch.setitem(tree.FUNCTIONS, "mul", tree.Function(wrong, ""))
         parse.cache_clear()
-        assert seen in _fails(world, "i * i + 0")
+        assert seen in _fails(world, text)
+        monkeypatch.setitem(tree.FUNCTIONS, "mul", tree.Function(right, ""))
         parse.cache_clear()
 
 

@@ -9,7 +9,6 @@ import threading
 
 import pytest
 
-from sulq import ledger as ledger_module
 from sulq.errors import (
     BudgetExceeded,
     EngineFailed,
@@ -20,7 +19,7 @@ from sulq.errors import (
     SchemaError,
     SourceChanged,
 )
-from sulq.ledger import Charge, Ledger, Request
+from sulq.ledger import Charge, Ledger, Request, canonical, disk, link_hash
 from sulq.seal import Seal
 
 ONE = 1_000_000
@@ -436,9 +435,9 @@ def test_the_chain_can_be_recomputed_by_anyone(ledger):
     ledger.record([(charge.number, "5")])
     previous = "0" * 64
     for number, entry in enumerate(ledger.entries()):
-        text = ledger_module.canonical(entry.body)
+        text = canonical(entry.body)
         assert (entry.number, entry.previous) == (number, previous)
-        assert entry.hash == ledger_module.link_hash(previous, number, entry.kind, text)
+        assert entry.hash == link_hash(previous, number, entry.kind, text)
         previous = entry.hash
     assert number == 2
 
@@ -540,7 +539,7 @@ def test_a_memory_ledger_stops_in_a_forked_child():
 
 def test_a_locked_ledger_refuses_and_charges_nothing(path, monkeypatch):
     """Another process in a long write: the caller is told, and may try again."""
-    monkeypatch.setattr(ledger_module, "BUSY_SECONDS", 0.01)
+    monkeypatch.setattr(disk, "BUSY_SECONDS", 0.01)
     ledger = opened(path)
     paid = ask(ledger, "paid")
     other = sqlite3.connect(path, isolation_level=None)

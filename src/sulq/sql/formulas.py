@@ -78,10 +78,10 @@ class Formula:
 class Formulas:
     """Compiles the outputs of one statement, collecting the sums they need."""
 
-    def __init__(self, schema: Schema, keys: tuple[str, ...]) -> None:
+    def __init__(self, schema: Schema, keys: tuple[str, ...], above_low: bool = False) -> None:
         self.schema = schema
         self.keys = keys
-        self.moments = Moments(schema)
+        self.moments = Moments(schema, above_low)
         self.quantiles: list[Quantile] = []
         self.people: list[str] = []  # conditions of COUNT(DISTINCT person)
         self._nodes = [parse(key, schema) for key in keys]
@@ -271,6 +271,8 @@ def label_name(label: Any) -> Any:
 
 def refuse(e: Any) -> QueryNotAllowed:
     """Why an expression is not answered, and the nearest thing that is."""
+    if type(e).__name__ == "IgnoreNulls" and not is_aggregate(e.this):
+        return refuse(e.this)  # how ANY_VALUE and its like are read
     name = str(e.this) if type(e).__name__ == "Anonymous" else type(e).__name__
     said = f"{shorten(sql_of(e))}: "
     if name.lower() in NEAREST:

@@ -50,8 +50,9 @@ class Released:
 class Moments:
     """Collects what the aggregates of one statement need."""
 
-    def __init__(self, schema: Schema) -> None:
+    def __init__(self, schema: Schema, above_low: bool = False) -> None:
         self.schema = schema
+        self.above_low = above_low  # sums come counted from low, where noise wants [0, 1]
         self.sums: list[str] = []
         self.groups: list[Group] = []
         self.counted = False
@@ -74,6 +75,8 @@ class Moments:
             counts[i] = next(numbers)
             for member in group.members:
                 centred[i, member] = next(numbers)
+                if self.above_low:
+                    centred[i, member] = centred[i, member] - self.half(member) * counts[i]
         return Released(sums, counts, centred)
 
     # --- what aggregates ask for --------------------------------------------------------
@@ -140,6 +143,11 @@ class Moments:
         value = gridded(parse(x, self.schema))
         return float((value.low + value.high) / 2 * 2.0**-value.scale)
 
+    def half(self, x: str) -> float:
+        """From the low end of an expression's range to its middle."""
+        value = gridded(parse(x, self.schema))
+        return float((value.high - value.low) / 2 * 2.0**-value.scale)
+
     def deviation(self, x: str) -> str:
         """x about its middle, as an expression."""
         return f"(({x}) - {self.middle(x)!r})"
@@ -152,6 +160,11 @@ class Moments:
             raise QueryNotAllowed(
                 f"{x!r} is {node.type}; only numbers can be summed. COUNT({x}) counts where it is "
                 "known, COUNT_IF(...) where a comparison holds."
+            )
+        if not node.bounded:
+            raise QueryNotAllowed(
+                f"the range of {x!r} is not known, so its sum has no price. Declare low and high "
+                "in the schema, or clamp it: least(greatest(x, low), high)."
             )
 
     def _nullable(self, x: str) -> bool:

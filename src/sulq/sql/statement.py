@@ -138,10 +138,10 @@ class Statement:
         return keep if self.limit is None else keep[: self.limit]
 
 
-def compile_statement(text: str, schema: Schema, table: str) -> Statement:
+def compile_statement(text: str, schema: Schema, table: str, noise: str = "gaussian") -> Statement:
     """Read one SELECT over the private table, or refuse it and say what is nearest."""
     try:
-        return _Compiler(text, schema, table).statement()
+        return _Compiler(text, schema, table, noise).statement()
     except RecursionError:
         raise QueryNotAllowed("the statement is nested too deeply.") from None
 
@@ -179,14 +179,15 @@ def _parsed(text: str) -> Any:
 class _Compiler:
     """Takes one SELECT apart."""
 
-    def __init__(self, text: str, schema: Schema, table: str) -> None:
+    def __init__(self, text: str, schema: Schema, table: str, noise: str) -> None:
         select = _parsed(text)
         only_supported(select)
         self.text = text
         self.select = select
         self.schema = schema
         self.view = View.base(schema, table).source(select)
-        self.formulas = Formulas(schema, self._keys())
+        above_low = noise in ("binomial", "stitched")
+        self.formulas = Formulas(schema, self._keys(), above_low)
 
     def statement(self) -> Statement:
         """The queries to ask and what becomes of their answers."""

@@ -228,16 +228,16 @@ class View:
 
     def condition(self, e: Any) -> str:
         """A WHERE as SQL over the table's own columns."""
-        for node in e.walk():
-            if is_aggregate(node):
-                raise QueryNotAllowed(
-                    f"WHERE {shorten(sql_of(e))}: WHERE chooses rows. Use HAVING for aggregates."
-                )
-            if type(node).__name__ in ("Subquery", "Select", "Exists"):
-                raise QueryNotAllowed(
-                    f"WHERE {shorten(sql_of(e))}: a subquery is not answered here. Write its "
-                    "condition into WHERE, or a list of constants after IN."
-                )
+        parts = list(e.walk())
+        if any(type(p).__name__ in ("Subquery", "Select", "Exists") for p in parts):
+            raise QueryNotAllowed(
+                f"WHERE {shorten(sql_of(e))}: a subquery is not answered here. Write its condition "
+                "into WHERE, or a list of constants after IN."
+            )
+        if any(is_aggregate(p) for p in parts):
+            raise QueryNotAllowed(
+                f"WHERE {shorten(sql_of(e))}: WHERE chooses rows. Use HAVING for aggregates."
+            )
         text = self.text(e)
         node = parse(text, self.schema)
         if node.type not in ("boolean", "null"):

@@ -1,0 +1,255 @@
+"""The ledger's tables, and how entries are chained, written and read back.
+
+`entries` is the truth: each entry carries the hash of the one before, so none can be changed,
+added or removed unseen. The other tables are indexes on it. A `Page` writes both in one
+transaction, and nothing else writes.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import asdict, replace
+from datetime import UTC, datetime
+from functools import lru_cache
+from hashlib import sha256
+from typing import Any
+
+from sqlalchemy import (
+    BigInteger,
+    Column,
+    Connection,
+    Executable,
+    ForeignKey,
+    Integer,
+    MetaData,
+    Row,
+    String,
+    Table,
+    Text,
+    UniqueConstraint,
+    bindparam,
+    insert,
+    select,
+    update,
+)
+
+from sulq.errors import LedgerDamaged
+from sulq.ledger.values import Charge, Head
+
+EMPTY = Head(-1, "0" * 64, 0, 0, 0)  # the head before entry 0
+PAGE_ROWS = 1000  # entries read at a time
+
+
+# ---- tables ---------------------------------------------------------------------------------
+
+_NUMBER = BigInteger().with_variant(Integer, "sqlite")  # so that it is SQLite's own row id
+_TABLES = MetaData()
+
+HEAD = Table(
+    "head",
+    _TABLES,
+    Column("id", _NUMBER, primary_key=True, autoincrement=False),  # always 1: the row to lock
+    Column("number", _NUMBER, nullable=False),
+    Column("hash", String(64), nullable=False),
+    Column("base", _NUMBER, nullable=False),
+    Column("most", _NUMBER, nullable=False),
+    Column("epoch", _NUMBER, nullable=False),
+)
+ENTRIES = Table(
+    "entries",
+    _TABLES,
+    Column("number", _NUMBER, primary_key=True, autoincrement=False),
+    Column("kind", String(16), nullable=False),
+    Column("body", Text, nullable=False),
+    Column("previous", String(64), nullable=False),
+    Column("hash", String(64), nullable=False),
+)
+CHARGES = Table(
+    "charges",
+    _TABLES,
+    Column("number", ForeignKey(ENTRIES.c.number), primary_key=True, autoincrement=False),
+    Column("query", String(64), nullable=False),
+    Column("epoch", _NUMBER, nullable=False),
+    Column("answer", ForeignKey(ENTRIES.c.number)),
+    UniqueConstraint("query", "epoch"),
+)
+REQUESTS = Table(
+    "requests",
+    _TABLES,
+    Column("request", String(64), primary_key=True),
+    Column("charge", ForeignKey(CHARGES.c.number), nullable=False),
+    sqlite_with_rowid=False,
+)
+CELLS = Table(
+    "cells",
+    _TABLES,
+    Column("cell", _NUMBER, primary_key=True, autoincrement=False),
+    Column("spent", _NUMBER, nullable=False),  # beyond what everybody spent
+)
+
+# Statements are built here once, not at every charge.
+_head_row = select(*(c for c in HEAD.c if c.name != "id")).where(HEAD.c.id == 1)
+_locked_head_row = _head_row.with_for_update()
+_set_head = update(HEAD).where(HEAD.c.id == 1, HEAD.c.number == bindparam("seen"))
+_new_entry = insert(ENTRIES)
+_entries_from = (
+    select(ENTRIES)
+    .where(ENTRIES.c.number >= bindparam("first"))
+    .order_by(ENTRIES.c.number)
+    .limit(PAGE_ROWS)
+)
+
+
+# ---- hashing --------------------------------------------------------------------------------
+
+
+def canonical(body: Any) -> str:
+    """Write JSON in the one form that is hashed: sorted keys, no spaces, ASCII."""
+    return json.dumps(body, sort_keys=True, separators=(",", ":"), allow_nan=False)
+
+
+def link_hash(previous: str, number: int, kind: str, body: str) -> str:
+    """Hash one entry: SHA-256 of the hash before it, its number, its kind and its body."""
+    return sha256(f"{previous}\n{number}\n{kind}\n{body}".encode()).hexdigest()
+
+
+@lru_cache(maxsize=1024)
+def digest(*texts: str) -> str:
+    """Hash texts to the key under which an index finds them."""
+    return sha256(canonical(texts).encode()).hexdigest()
+
+
+def damaged(number: int, what: str) -> LedgerDamaged:
+    """The error that names the first entry found wrong."""
+    return LedgerDamaged(
+        f"Ledger entry {number} {what}. The history cannot be trusted, so nothing is answered.\n"
+        "Restore the newest copy of the ledger."
+    )
+
+
+def checked_link(row: Row[Any], number: int, previous: str) -> str:
+    """Check one entry against the hash before it and give its own hash."""
+    if row.number != number:
+        raise damaged(number, "is missing")
+    if row.previous != previous:
+        raise damaged(number, "does not follow from the one before")
+    if row.hash != link_hash(row.previous, row.number, row.kind, row.body):
+        raise damaged(number, "was changed")
+    return str(row.hash)
+
+
+# ---- writing --------------------------------------------------------------------------------
+
+
+def now() -> str:
+    """The time an entry carries: UTC, ISO 8601."""
+    return datetime.now(UTC).isoformat(timespec="seconds")
+
+
+class Spending:
+    """What everybody spent, and what single cells spent beyond it."""
+
+    def __init__(self, base: int, most: int, extra: Mapping[int, int]) -> None:
+        self.base = base
+        self.most = most
+        self.extra = dict(extra)
+
+    def add(self, price: int, cells: Iterable[int] | None) -> int:
+        """Spend on these cells (None: everybody) and give the largest spending of any cell."""
+        if cells is None:
+            self.base += price
+        else:
+            for cell in cells:
+                self.extra[cell] = self.extra.get(cell, 0) + price
+                self.most = max(self.most, self.extra[cell])
+        return self.base + self.most
+
+
+class Page:
+    """What one transaction will write: entries first, then the indexes on them."""
+
+    def __init__(self, connection: Connection, head: Head) -> None:
+        self.connection = connection
+        self.head = head
+        self.entries: list[dict[str, Any]] = []
+        self._seen = head
+        self._indexes: dict[Executable, list[dict[str, Any]]] = {}
+
+    def append(self, kind: str, body: Mapping[str, Any]) -> int:
+        """Add one entry to the chain and give its number."""
+        number, previous, text = self.head.number + 1, self.head.hash, canonical(body)
+        new = link_hash(previous, number, kind, text)
+        self.entries.append(
+            {"number": number, "kind": kind, "body": text, "previous": previous, "hash": new}
+        )
+        self.head = replace(self.head, number=number, hash=new)
+        return number
+
+    def index(self, statement: Executable, *rows: dict[str, Any]) -> None:
+        """Keep these rows for after the entries."""
+        if rows:
+            self._indexes.setdefault(statement, []).extend(rows)
+
+    def write(self) -> None:
+        """Put everything and the new head into the transaction."""
+        if not self.entries:
+            return
+        self.connection.execute(_new_entry, self.entries)
+        for statement, rows in self._indexes.items():
+            self.connection.execute(statement, rows)
+        moved = self.connection.execute(_set_head, asdict(self.head) | {"seen": self._seen.number})
+        if moved.rowcount != 1:
+            raise LedgerDamaged(
+                "The ledger's head moved inside a transaction. Nothing was charged."
+            )
+
+
+def begin(connection: Connection, opening: Mapping[str, Any]) -> None:
+    """Make the tables and entry 0."""
+    _TABLES.create_all(connection)
+    connection.execute(insert(HEAD), asdict(EMPTY) | {"id": 1})
+    page = Page(connection, EMPTY)
+    page.append("open", opening)
+    page.index(insert(CELLS), *({"cell": cell, "spent": 0} for cell in range(opening["cells"])))
+    page.write()
+
+
+# ---- reading --------------------------------------------------------------------------------
+
+
+def read_head(connection: Connection) -> Head:
+    """Where the chain ends."""
+    return Head(*connection.execute(_head_row).one())
+
+
+def hold_head(connection: Connection) -> Head:
+    """The same, held against every other writer until the transaction ends."""
+    return Head(*connection.execute(_locked_head_row).one())
+
+
+def entries_from(connection: Connection, first: int) -> Sequence[Row[Any]]:
+    """The next entries from this number on, at most a page of them."""
+    return connection.execute(_entries_from, {"first": first}).all()
+
+
+def walk(connection: Connection, first: int) -> Iterator[Row[Any]]:
+    """Every entry from this one on, in pages; a damaged file may not send it in circles."""
+    while rows := entries_from(connection, first):
+        yield from rows
+        if rows[-1].number < first:
+            raise damaged(first, "is out of place")
+        first = rows[-1].number + 1
+
+
+def hash_of(connection: Connection, number: int) -> str | None:
+    """The hash of one entry, if it is there."""
+    row = connection.execute(select(ENTRIES.c.hash).where(ENTRIES.c.number == number)).first()
+    return None if row is None else str(row[0])
+
+
+def as_charge(number: int, body: str) -> Charge:
+    """Read a charge back from its entry."""
+    fields = json.loads(body)
+    del fields["cells"]
+    return Charge(number=number, **fields)
