@@ -9,6 +9,8 @@ the others become one statement, and what SQL cannot say exactly streams through
 from __future__ import annotations
 
 import math
+import os
+import tempfile
 import threading
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
@@ -73,6 +75,7 @@ class DuckDBEngine:
 
     def _connect(self, source: Source, schema: Schema | None) -> None:
         """A connection whose view `source` has the declared columns; not locked yet."""
+        self._spill = tempfile.TemporaryDirectory(prefix="sulq-")  # the owner's alone
         self._numbered = schema is not None and schema.unit is not None
         self._connection = self._open(source)
         stored = {
@@ -137,7 +140,7 @@ class DuckDBEngine:
         try:
             if source.kind in ("duckdb", "store"):
                 return self._open_database(source)
-            connection = duckdb.connect(":memory:")
+            connection = self._limited()
             if source.kind == "arrow":
                 frame = source.frame
                 if self._numbered:
@@ -161,7 +164,7 @@ class DuckDBEngine:
         return connection
 
     def _open_database(self, source: Source) -> duckdb.DuckDBPyConnection:
-        connection = duckdb.connect(":memory:")
+        connection = self._limited()
         connection.execute(f"ATTACH {text(str(source.path))} AS owner (READ_ONLY)")
         found = connection.execute(
             "SELECT schema_name, table_name FROM duckdb_tables() WHERE database_name = 'owner' "
@@ -248,6 +251,14 @@ class DuckDBEngine:
     def close(self) -> None:
         """Let go of the source."""
         self._connection.close()
+        self._spill.cleanup()
+
+    def _limited(self) -> duckdb.DuckDBPyConnection:
+        """A new connection that keeps to half the memory and spills nowhere but here."""
+        connection = duckdb.connect(":memory:")
+        connection.execute(f"SET temp_directory = {text(self._spill.name)}")
+        connection.execute(f"SET memory_limit = '{memory_limit()}B'")
+        return connection
 
     # One cube: the distinct combinations of few-valued columns, and how many rows have each.
 
@@ -419,6 +430,11 @@ def _csv_options(delimiter: str, names: list[str]) -> str:
         f"escape = '\"', columns = {{{columns}}}, null_padding = true, strict_mode = false, "
         "parallel = false"  # with it, a line break inside quotes is an error
     )
+
+
+def memory_limit() -> int:
+    """Bytes DuckDB may use: half of what the machine has."""
+    return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") // 2
 
 
 def needs_kernel(query: CheckedQuery) -> bool:
