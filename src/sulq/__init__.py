@@ -26,7 +26,7 @@ if TYPE_CHECKING:
         SulqError,
     )
     from sulq.ledger import Charge
-    from sulq.opening import open
+    from sulq.opening import encode, open
     from sulq.price import Price
     from sulq.promise import Promise
     from sulq.query import (
@@ -54,7 +54,7 @@ _HOMES = {
         "PromiseError", "QueryNotAllowed", "Refused", "SchemaError", "SourceChanged", "SulqError",
     ),
     "ledger": ("Charge",),
-    "opening": ("open",),
+    "opening": ("encode", "open"),
     "price": ("Price",),
     "promise": ("Promise",),
     "query": (
@@ -96,6 +96,7 @@ __all__ = [
     "SulqError",
     "Sums",
     "Table",
+    "encode",
     "open",
     "rehearsal",
 ]

@@ -74,9 +74,13 @@ class Settings:
             return None if self.ledger == MEMORY else Path(self.ledger)
         if self.source is None or "://" in self.source:
             return None
-        from sulq.sources import Source
+        from sulq.sources import STORE, Source, store_facts
 
-        return Path(Source("file", "", path=Path(self.source).resolve()).ledger)
+        path = Path(self.source).resolve()
+        store = path.suffix in STORE and path.is_file()  # goes on with the ledger of its rows
+        return Path(
+            Source("file", "", path=path, facts=store_facts(path) if store else None).ledger
+        )
 
 
 def find(folder: str | Path = ".") -> Path | None:

@@ -399,7 +399,7 @@ def grid(value: Value, found: Vector) -> NDArray[np.int64]:
     if value.node.type == "number":
         factor = 2.0**value.scale
         inside = np.clip(data, value.low / factor, value.high / factor)
-        data = np.floor(inside * factor + 0.5)
+        data = np.rint(inside * factor)  # halves to even, as the engines' casts do
     whole = np.clip(data.astype(np.int64), value.low, value.high)
     missing = 0 if value.node.nullable else min(max(0, value.low), value.high)
     return np.where(found.valid, whole, missing)

@@ -208,6 +208,8 @@ def encode(
     out = Path(path).resolve()
     if out.suffix != ".sulq":
         raise SchemaError(f"path={str(path)!r}: the name of a store ends in .sulq.")
+    if not out.parent.is_dir():
+        raise SchemaError(f"path={str(path)!r}: the folder {str(out.parent)!r} does not exist.")
     if where == MEMORY:
         raise Refused("ledger: name the ledger file that the store's spending goes to.")
     facts = {

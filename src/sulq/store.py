@@ -8,6 +8,7 @@ rows it was made from.
 from __future__ import annotations
 
 import json
+import os
 import tempfile
 from pathlib import Path
 from typing import Any
@@ -30,7 +31,7 @@ WIDTHS = ((2**7, "TINYINT"), (2**15, "SMALLINT"), (2**31, "INTEGER"), (2**63, "B
 def encode(connection: Any, schema: Schema, writer: Writer, path: Path, facts: Any) -> None:
     """Write the rows of a connection's `source` to a new store at `path`."""
     if path.exists():
-        raise SchemaError(f"{path.name!r} exists. Remove it, or give another name.")
+        raise _exists(path)
     with tempfile.TemporaryDirectory(prefix=".sulq-", dir=path.parent) as folder:
         partial = Path(folder) / path.name  # nobody else can look into this folder
         connection.execute(f"ATTACH {text(str(partial))} AS store")
@@ -47,7 +48,14 @@ def encode(connection: Any, schema: Schema, writer: Writer, path: Path, facts: A
         finally:
             connection.execute("DETACH store")
         partial.chmod(0o600)
-        partial.rename(path)
+        try:
+            os.link(partial, path)  # unlike a rename it never replaces what is there
+        except FileExistsError:
+            raise _exists(path) from None
+
+
+def _exists(path: Path) -> SchemaError:
+    return SchemaError(f"{path.name!r} exists. Remove it, or give another name.")
 
 
 def facts_of(path: Path) -> dict[str, Any]:

@@ -11,6 +11,7 @@ import datetime
 import math
 import random
 import re
+import tomllib
 from dataclasses import dataclass
 from fractions import Fraction
 from pathlib import Path
@@ -22,7 +23,9 @@ import pytest
 from helpers import ENGINES, opened
 
 import sulq
+from sulq import demo_data
 from sulq.expressions import parse
+from sulq.schema import Schema
 
 FIXTURES = Path(__file__).parents[1] / "fixtures"
 DAY = datetime.date
@@ -234,6 +237,16 @@ def test_deep_and_long_statements_are_refused(db):
     with pytest.raises(sulq.QueryNotAllowed):
         db.sql(None)
     assert len(db.history()) == before
+
+
+def test_the_price_table_of_the_docs_is_exact():
+    """Each statement of docs/howto/sql.md has the price that stands beside it."""
+    page = (FIXTURES.parents[1] / "docs/howto/sql.md").read_text(encoding="utf-8")
+    lines = re.findall(r"^\| `(select .*?)` \| ([\d.]+) \|$", page, re.MULTILINE)
+    assert len(lines) >= 15
+    demo = sulq.rehearsal(Schema.load(tomllib.loads(demo_data.SCHEMA)), rows=10, name="people")
+    for sql, price in lines:
+        assert demo.price(sql).queries == Fraction(price), sql
 
 
 # --- silent noise: plain DuckDB's answer --------------------------------------------------

@@ -1,4 +1,4 @@
-"""Before anything is asked: demo, plan, schema draft, schema check, init."""
+"""Before anything is asked: demo, plan, schema draft, schema check, init, encode."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from sulq.cli.common import Json, command, console, emit, note, write
+from sulq.cli.common import Json, command, console, emit, note, settings_from, write
 from sulq.config import FILE, Settings
 from sulq.config import draft as draft_config
 from sulq.errors import Refused, SchemaError
@@ -31,6 +31,11 @@ Out = Annotated[Path | None, typer.Option("--out", help="Write to this file, not
 Force = Annotated[bool, typer.Option("--force", help="Write over a file that is there.")]
 Folder = Annotated[Path, typer.Option("--dir", help="Where the demo's files go.")]
 SchemaPath = Annotated[Path | None, typer.Option("--schema", help="Default: DATA's name, .toml.")]
+StoreFile = Annotated[Path, typer.Argument(help="The store to write; its name ends in .sulq.")]
+StoreSchema = Annotated[str | None, typer.Option("--schema", help="Default: as sulq.toml says.")]
+StoreLedger = Annotated[
+    str | None, typer.Option("--ledger", help="The ledger of these rows; default: beside DATA.")
+]
 Against = Annotated[
     Path | None, typer.Option("--data", help="Also compare with this file's names and types.")
 ]
@@ -48,6 +53,7 @@ def add(app: typer.Typer) -> None:
     command(schema, "check")(check)
     app.add_typer(schema, name="schema", rich_help_panel=PANEL)
     command(app, panel=PANEL)(init)
+    command(app, panel=PANEL)(encode)
 
 
 def demo(folder: Folder = Path(".demo")) -> None:
@@ -274,3 +280,29 @@ def _write_new(path: Path, text: str, force: bool) -> None:
     if path.exists() and not force:
         raise Refused(f"{str(path)!r} is there already. Give --force to write over it.")
     write(path, text)
+
+
+# ---- encode ---------------------------------------------------------------------------------
+
+
+def encode(
+    data: DataFile, out: StoreFile, schema: StoreSchema = None, ledger: StoreLedger = None,
+    table: TableName = None, as_json: Json = False,
+) -> None:  # fmt: skip
+    """Write the rows to an encoded store, on which private sums are plain integer sums.
+
+    The store holds what the rows hold, so it is as secret as they are. It goes on with their
+    ledger: what was spent stays spent. Schema and ledger come from a sulq.toml beside DATA.
+
+    Example: sulq encode people.parquet people.sulq
+    """
+    import sulq
+
+    said = settings_from(data=str(data), schema=schema, ledger=ledger, table=table)
+    made = sulq.encode(
+        data, said.schema, out, ledger=said.ledger, table=said.table, name=said.name
+    )  # fmt: skip
+    body = {"store": str(out), "bytes": made.stat().st_size}
+    emit(
+        body, f"Written: {out}. Open it like any other file; its ledger is that of {data}.", as_json
+    )

@@ -10,8 +10,10 @@ from __future__ import annotations
 
 import math
 import os
+import shutil
 import tempfile
 import threading
+import weakref
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
@@ -22,7 +24,7 @@ import numpy as np
 
 from sulq.check import CheckedQuery
 from sulq.engines.base import Matrix, Progress
-from sulq.engines.sql import TooLong, Writer, quote, text
+from sulq.engines.sql import TooLong, Writer, place, quote, text
 from sulq.errors import EngineFailed, SchemaError
 from sulq.kernel import Batch, add_batch, needed_columns, rows_at_most, vectors_of
 from sulq.kernel import Matrix as Gathered
@@ -75,7 +77,8 @@ class DuckDBEngine:
 
     def _connect(self, source: Source, schema: Schema | None) -> None:
         """A connection whose view `source` has the declared columns; not locked yet."""
-        self._spill = tempfile.TemporaryDirectory(prefix="sulq-")  # the owner's alone
+        self._spill = tempfile.mkdtemp(prefix="sulq-")  # the owner's alone
+        self._clean = weakref.finalize(self, shutil.rmtree, self._spill, ignore_errors=True)
         self._numbered = schema is not None and schema.unit is not None
         self._connection = self._open(source)
         stored = {
@@ -251,12 +254,12 @@ class DuckDBEngine:
     def close(self) -> None:
         """Let go of the source."""
         self._connection.close()
-        self._spill.cleanup()
+        self._clean()
 
     def _limited(self) -> duckdb.DuckDBPyConnection:
         """A new connection that keeps to half the memory and spills nowhere but here."""
         connection = duckdb.connect(":memory:")
-        connection.execute(f"SET temp_directory = {text(self._spill.name)}")
+        connection.execute(f"SET temp_directory = {text(self._spill)}")
         connection.execute(f"SET memory_limit = '{memory_limit()}B'")
         return connection
 
@@ -285,8 +288,12 @@ class DuckDBEngine:
         names = list(self._larger_cube(names) or names)
         columns = ", ".join(f"{self._writer.key(self.schema[n])} AS {quote(n)}" for n in names)
         if tuple(names) not in self._cubes:
+            # Grouping what is stored, then reading it, reads each distinct value once.
+            raw, count = ", ".join(quote(n) for n in names), quote(_spare(names))
+            below = f"SELECT {raw}, count(*) AS {count} FROM source GROUP BY ALL"
             table = self._connection.sql(
-                f"SELECT {columns}, count(*) AS {quote(_spare(names))} FROM source GROUP BY ALL"
+                f"SELECT {columns}, CAST(sum({count}) AS BIGINT) AS {count} FROM ({below}) "
+                "GROUP BY ALL"
             ).to_arrow_table()
             self._keep(tuple(names), table)
         table = self._cubes[tuple(names)]
@@ -328,6 +335,9 @@ class DuckDBEngine:
                 found = [self._aggregate(v, gate, columns) for v in query.values]
             values.append([_name(sums, sql, "s") for sql in found])
         sets = list(dict.fromkeys(tuple(k) for k in keys))
+        words = len(sets) == 1 and any(writer.words(a) for a in queries[0].axes)
+        if words and not any(isinstance(q.values, Dense) for q in queries):
+            return self._in_two_steps(queries, keys, values, columns, sums, shared)
         below = ", ".join(f"{sql} AS {name}" for sql, name in columns.items()) or "1 AS one"
         names = sorted({k for s in sets for k in s})
         chosen = [*names, *(f"{sql} AS {name}" for sql, name in sums.items())]
@@ -345,6 +355,31 @@ class DuckDBEngine:
         at = {name: i for i, name in enumerate([*names, *sums.values(), *(f"g{k}" for k in names)])}
         return [
             self._laid_out(query, k, v, _of_set(table, at, k, names, len(sets) > 1), at)
+            for query, k, v in zip(queries, keys, values, strict=True)
+        ]
+
+    def _in_two_steps(
+        self, queries: Sequence[CheckedQuery], keys: list[list[str]], values: list[list[str]],
+        columns: dict[str, str], sums: dict[str, str], shared: str,
+    ) -> list[Matrix]:  # fmt: skip
+        """Group by what is stored, then by what it is read as: far fewer values to read."""
+        axes = dict(zip(keys[0], queries[0].axes, strict=True))
+        words = {k: self._writer.words(a) for k, a in axes.items()}
+        stored = {k: quote(a.node.value) for k, a in axes.items() if a.node and words[k]}
+        below = ", ".join(f"{stored.get(name, sql)} AS {name}" for sql, name in columns.items())
+        inner = ", ".join([*axes, *(f"{sql} AS {name}" for sql, name in sums.items())])
+        outer = [place(w, k) if w else k for k, w in words.items()]
+        totals = [f"sum({name})" for name in sums.values()]
+        where = f" WHERE {shared}" if shared else ""
+        grouped = (
+            f"SELECT {inner} FROM (SELECT {below} FROM source{where}) GROUP BY {', '.join(axes)}"
+        )
+        table = self._execute(
+            f"SELECT {', '.join([*outer, *totals])} FROM ({grouped}) GROUP BY {', '.join(outer)}"
+        ).fetchall()
+        at = {name: i for i, name in enumerate([*axes, *sums.values()])}
+        return [
+            self._laid_out(query, k, v, iter(table), at)
             for query, k, v in zip(queries, keys, values, strict=True)
         ]
 

@@ -140,16 +140,14 @@ class Writer:
         factor = 2.0**value.scale if value else 1.0
         ends = (value.low / factor, value.high / factor) if value else (float(c.low), float(c.high))
         low, high = (f"CAST('{end!r}' AS DOUBLE)" for end in ends)
-        inside, below, above, missing = name, low, high, "CAST(NULL AS DOUBLE)"
-        if value is not None:
-            inside = f"CAST(floor({name} * CAST('{factor!r}' AS DOUBLE) + 0.5) AS BIGINT)"
-            below, above, missing = str(value.low), str(value.high), "NULL"
+        missing = "CAST(NULL AS DOUBLE)" if c.nullable else low
         # NaN is above everything in DuckDB and PostgreSQL; NULL fails every test.
-        return (
-            f"CASE WHEN {name} >= {low} AND {name} <= {high} THEN {inside} "
-            f"WHEN {name} > {high} AND NOT isnan({name}) THEN {above} "
-            f"WHEN {name} < {low} THEN {below} ELSE {missing if c.nullable else below} END"
+        clamped = (
+            f"CASE WHEN {name} BETWEEN {low} AND {high} THEN {name} "
+            f"WHEN {name} > {high} AND NOT isnan({name}) THEN {high} "
+            f"WHEN {name} < {low} THEN {low} ELSE {missing} END"
         )
+        return clamped if value is None else _steps(clamped, factor)
 
     def _date(self, c: Column, name: str) -> str:
         if self.physical[c.name] == "TIMESTAMP_NS":  # a cast would round up to the next day
@@ -199,11 +197,10 @@ class Writer:
         """What to group by: the value itself, or the number of its cell."""
         if axis.kind == "expression":
             assert axis.node is not None
-            words = self._words(axis)
+            words = self.words(axis)
             if words is None:
                 return self.node(axis.node)
-            listed = ", ".join(text(w) for w in words)
-            return f"(list_position([{listed}], {quote(axis.node.value)}) - 1)"
+            return place(words, quote(axis.node.value))
         if axis.kind == "bins":
             return self._bins(axis)
         if axis.kind == "blocks":
@@ -215,7 +212,7 @@ class Writer:
         )
         return f"CASE {tests} ELSE 0 END" if tests else "0"
 
-    def _words(self, axis: Axis) -> tuple[Any, ...] | None:
+    def words(self, axis: Axis) -> tuple[Any, ...] | None:
         """The texts of a plain category, whose place in the list is its cell."""
         node = axis.node
         if node is None or node.op != "column":
@@ -227,7 +224,7 @@ class Writer:
     def numbering(self, axis: Axis) -> Callable[[Any], int]:
         """From what `axis` grouped by to the number of the cell."""
         other = len(axis.labels) - 1
-        if axis.kind != "expression" or self._words(axis) is not None:
+        if axis.kind != "expression" or self.words(axis) is not None:
             return lambda value: other if value is None else int(value)
         number = {label: i for i, label in enumerate(axis.labels)}
         return lambda value: number.get(value, other)
@@ -274,11 +271,21 @@ class Writer:
             return self._number(self.schema[value.node.value], value)
         factor = 2.0**value.scale
         low, high = (f"CAST('{end / factor!r}' AS DOUBLE)" for end in (value.low, value.high))
-        steps = f"CAST(floor(({x}) * CAST('{factor!r}' AS DOUBLE) + 0.5) AS BIGINT)"
+        steps = _steps(x, factor)
         return (
             f"CASE WHEN ({x}) <= {low} THEN {value.low} WHEN ({x}) >= {high} THEN {value.high} "
             f"ELSE {_present(value.node, steps, least)} END"
         )
+
+
+def place(words: tuple[Any, ...], sql: str) -> str:
+    """The number of a word's cell; NULL for any other word."""
+    return f"(list_position([{', '.join(text(w) for w in words)}], {sql}) - 1)"
+
+
+def _steps(sql: str, factor: float) -> str:
+    """A number in steps of its grid; the cast rounds to nearest, halves to even."""
+    return f"CAST(({sql}) * CAST('{factor!r}' AS DOUBLE) AS BIGINT)"
 
 
 def _present(node: Node, sql: str, least: int) -> str:

@@ -18,15 +18,9 @@ from sulq.expressions import check_size, parse, shorten
 from sulq.price import Price
 from sulq.query import Query
 from sulq.schema import Schema
-from sulq.sql.formulas import (
-    Context,
-    Formula,
-    Formulas,
-    has_aggregate,
-    label_name,
-    refuse,
-    sql_of,
-)
+from sulq.sql.aggregates import has_aggregate, refuse
+from sulq.sql.formula import Context, Formula, label_name, sql_of
+from sulq.sql.formulas import Formulas
 from sulq.sql.noisy import Noisy
 from sulq.sql.quantiles import Quantile
 from sulq.sql.views import View, only_supported

@@ -12,7 +12,8 @@ from typing import Any
 from sulq.errors import QueryNotAllowed
 from sulq.expressions import parse, shorten
 from sulq.schema import Schema
-from sulq.sql.formulas import has_aggregate, is_aggregate, sql_of
+from sulq.sql.aggregates import has_aggregate, is_aggregate
+from sulq.sql.formula import sql_of
 
 # What a SELECT may consist of; for the rest, why not, and what is nearest.
 CLAUSES = {"with_", "expressions", "from_", "where", "group", "having", "order", "limit"}
