@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from fractions import Fraction
 from functools import lru_cache
 from statistics import NormalDist
-from typing import Any, Protocol
+from typing import Protocol
 
 LARGEST_STD = 2**55  # steps; beyond 256 of these an answer would not fit OpenDP's 64 bits
 LARGEST_COINS = 2**32
@@ -386,25 +386,35 @@ def _stitched_second_moment(v: int, c: int) -> float:
 @lru_cache(maxsize=1024)
 def _opendp_gaussian(scale: float) -> Callable[[list[int]], list[int]]:
     """Return OpenDP's discrete Gaussian: adds noise of this scale to each integer."""
-    dp = _opendp()
-    space = dp.vector_domain(dp.atom_domain(T="i64")), dp.l2_distance(T="f64")
-    measurement: Callable[[list[int]], list[int]] = dp.m.make_gaussian(*space, scale=scale)
+    _load_opendp()
+    from opendp.domains import atom_domain, vector_domain
+    from opendp.measurements import make_gaussian
+    from opendp.metrics import l2_distance
+
+    space = vector_domain(atom_domain(T="i64")), l2_distance(T="f64")
+    measurement: Callable[[list[int]], list[int]] = make_gaussian(*space, scale=scale)
     return measurement
 
 
 @lru_cache(maxsize=1024)
 def _opendp_laplace(scale: float) -> Callable[[list[int]], list[int]]:
     """Return OpenDP's discrete Laplace: adds noise of this scale to each integer."""
-    dp = _opendp()
-    space = dp.vector_domain(dp.atom_domain(T="i64")), dp.l1_distance(T="i64")
-    measurement: Callable[[list[int]], list[int]] = dp.m.make_laplace(*space, scale=scale)
+    _load_opendp()
+    from opendp.domains import atom_domain, vector_domain
+    from opendp.measurements import make_laplace
+    from opendp.metrics import l1_distance
+
+    space = vector_domain(atom_domain(T="i64")), l1_distance(T="i64")
+    measurement: Callable[[list[int]], list[int]] = make_laplace(*space, scale=scale)
     return measurement
 
 
 @lru_cache(maxsize=1)
-def _opendp() -> Any:
-    """Load OpenDP when the first noise is drawn, not when sulq is imported."""
-    import opendp.prelude as dp
+def _load_opendp() -> None:
+    """Load OpenDP when the first noise is drawn, not when sulq is imported.
 
-    dp.enable_features("contrib")
-    return dp
+    Its parts, not its prelude: that imports scikit-learn wherever it is installed.
+    """
+    from opendp.mod import enable_features
+
+    enable_features("contrib")

@@ -21,6 +21,7 @@ from numpy.typing import NDArray
 
 from sulq.answer import Answer
 from sulq.check import CheckedQuery
+from sulq.expressions import predicate
 from sulq.kernel import Batch, cell_numbers, domain_batch
 from sulq.price import Price
 from sulq.query import Bins, Query
@@ -29,7 +30,8 @@ from sulq.schema import Column, Schema
 FEWEST = 4  # a smaller batch is asked as it is
 MOST_CELLS = 1_500
 ROUNDS = 2
-NEGLIGIBLE = 0.004  # a histogram with less of the weight than this is left out
+NEGLIGIBLE = 1e-5  # a histogram with less of the weight than this is left out
+LARGE = 2 * 10**7  # multiplications
 
 Array = NDArray[np.float64]
 
@@ -52,7 +54,7 @@ class Shared:
             heard += weight * answer.values[:, 0][level]
         counts = self.work @ (inverse @ heard)
         unit = found[0].stds[0][0] * math.sqrt(self.weights[0])  # std of weight 1
-        stds = unit * np.sqrt(((self.work @ inverse) * self.work).sum(axis=1))
+        stds = unit * np.sqrt((_through(self.work, inverse) * self.work).sum(axis=1))
         price = sum((a.price for a in found), Price(0))
         share = Price(math.ceil(price.micro / len(counts)))
         names = " x ".join(self.columns)
@@ -86,18 +88,26 @@ def share(
     if batch is None:
         return None
     work = np.array([batch.true(q.where) for q in queries], dtype=float)
-    asked = [Query(("1",), by=by) for by in _widths(names, schema)]
+    fixed = _fixed(names, batch, np.asarray(work.any(axis=0)))
+    if fixed and len(fixed) < len(names):  # all of them ask about smokers only: so do we
+        same = np.logical_and.reduce([batch.true(predicate(t, schema)) for t in fixed.values()])
+        work, names = work[:, same], tuple(n for n in names if n not in fixed)
+        batch = domain_batch(names, schema, MOST_CELLS)
+        assert batch is not None
+    else:
+        fixed = {}
+    where = " AND ".join(fixed.values()) or None
+    asked = [Query(("1",), by=by, where=where) for by in _widths(names, schema)]
     levels = [_cells(check(q), batch) for q in asked]
     used = _used(work, levels[-1])
     if not used.any():
         return None  # nothing declared can satisfy any of them
     work, levels = work[:, used], [level[used] for level in levels]
-    weights = _best_weights(work, levels)
-    weights[0] = max(weights[0], NEGLIGIBLE)  # the finest one stays: it keeps it solvable
-    keep = [i for i, w in enumerate(weights) if w > NEGLIGIBLE or i == 0]
+    best, variance = _best_weights(work, levels)
+    best[0] = max(best[0], 2 * NEGLIGIBLE)  # the finest one stays: it keeps it solvable
+    keep = [i for i, w in enumerate(best) if w > NEGLIGIBLE]
     levels = [levels[i] for i in keep]
-    weights = np.array([weights[i] for i in keep])
-    weights *= _mean_variance(work, weights, levels)  # now the mean variance is R
+    weights = best[keep] * variance  # now the mean variance is R
     exact = [Fraction(max(math.floor(math.sqrt(w) * 2**20), 1), 2**20) for w in weights]
     return Shared(
         tuple(replace(asked[i], weights=(w,)) for i, w in zip(keep, exact, strict=True)),
@@ -119,6 +129,25 @@ def _is_count(q: CheckedQuery) -> bool:
         and q.values[0].node.text == "i:1"  # type: ignore[index]
         and q.releases[0].weight2 == 1
     )
+
+
+def _fixed(names: tuple[str, ...], batch: Batch, active: NDArray[np.bool_]) -> dict[str, str]:
+    """Columns that have one value wherever any count looks, as predicates."""
+    found: dict[str, str] = {}
+    for name in names:
+        column, data = batch.schema[name], batch.column(name)
+        there = data.valid[active]
+        values = set(data.data[active][there].tolist())
+        if column.listed is None or len(values) != 1 or not there.all():
+            continue
+        (value,) = values
+        quoted = '"' + name.replace('"', '""') + '"'
+        if isinstance(value, bool):
+            found[name] = quoted if value else f"NOT {quoted}"
+        else:
+            written = "'" + value.replace("'", "''") + "'" if isinstance(value, str) else value
+            found[name] = f"{quoted} = {written}"
+    return found
 
 
 def _widths(names: tuple[str, ...], schema: Schema) -> list[Any]:
@@ -178,26 +207,38 @@ def _inverse(weights: Any, levels: Any) -> Array:
     return inverse
 
 
-def _mean_variance(work: Array, weights: Array, levels: Any) -> float:
-    """Mean variance of the counts, in units of R, at a total weight of 1."""
-    inverse = _inverse(weights, levels)
-    return float(((work @ inverse) * work).sum(axis=1).mean())
+def _through(work: Array, inverse: Array) -> Array:
+    """work @ inverse. BLAS pays off for large ones only: its threads wait for each other."""
+    if work.size * len(inverse) > LARGE:
+        return np.asarray(work @ inverse)
+    return np.asarray(np.einsum("ij,jk->ik", work, inverse))
 
 
-def _best_weights(work: Array, levels: Any) -> Array:
-    """Weights adding to 1 with the least mean variance: w_l <- w_l * sqrt(gain of level l)."""
-    together = work.T @ work / len(work)
+def _best_weights(work: Array, levels: Any) -> tuple[Array, float]:
+    """Weights adding to 1 with the least mean variance of the counts, and that, in units of R.
+
+    w_l <- w_l * sqrt(gain_l), where gain_l is how much the mean variance falls with w_l: the
+    squared length of W G^-1 summed over the cells of histogram l.
+    """
     weights = np.ones(len(levels))
-    weights[0] = max(len(levels) / 2, 1.0)  # near the best for ranges; equalities end at 1
+    weights[0] = max(len(levels) / 2, 1.0)  # near the best for ranges
     weights = weights / weights.sum()
-    members = [np.equal.outer(level, np.unique(level)).astype(float) for level in levels]
+    orders = [np.argsort(level, kind="stable") for level in levels]
+    starts = [
+        np.flatnonzero(np.diff(level[o], prepend=-1))
+        for level, o in zip(levels, orders, strict=True)
+    ]
     for _ in range(ROUNDS):
-        inverse = _inverse(weights, levels)
-        pull = inverse @ together @ inverse
-        gains = np.array([((pull @ m) * m).sum() for m in members])
-        weights = weights * np.sqrt(np.maximum(gains, 0.0))
+        reach = _through(work, _inverse(weights, levels))
+        gains = [
+            (np.add.reduceat(reach[:, o], s, axis=1) ** 2).sum()
+            for o, s in zip(orders, starts, strict=True)
+        ]
+        weights = weights * np.sqrt(gains)
         weights = weights / weights.sum()
         weights[0] = max(weights[0], 1e-6)  # the finest one keeps it solvable
-    alone = np.eye(len(levels))[0]
+    found = float((_through(work, _inverse(weights, levels)) * work).sum(axis=1).mean())
     finest = float((work * work).sum(axis=1).mean())
-    return np.asarray(weights if _mean_variance(work, weights, levels) < finest else alone)
+    if found < finest:
+        return np.asarray(weights), found
+    return np.asarray(np.eye(len(levels))[0]), finest
