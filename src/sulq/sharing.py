@@ -57,7 +57,7 @@ class Shared:
         stds = unit * np.sqrt((_through(self.work, inverse) * self.work).sum(axis=1))
         price = sum((a.price for a in found), Price(0))
         share = Price(math.ceil(price.micro / len(counts)))
-        names = " x ".join(self.columns)
+        names = " x ".join(self.columns) or "all rows"
         note = (
             f"one of {len(counts):,} counts from {len(found)} histograms of {names}, {price} in all"
         )
