@@ -41,6 +41,7 @@ def hundred_counts(folder: Path) -> Iterator[Line]:
 
     def ours() -> None:
         t = next(turn)
+        db._engine.forget()  # type: ignore[attr-defined]  # nothing kept from before
         db.ask([sulq.Query(["1"], where=f"age between {a} and {b} and smoker and {t} = {t}")
                 for a, b in thresholds(t)])  # fmt: skip
 

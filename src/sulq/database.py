@@ -10,6 +10,7 @@ import json
 import math
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from fractions import Fraction
 from functools import lru_cache
@@ -35,6 +36,7 @@ if TYPE_CHECKING:
     from sulq.sql import Statement
 
 DEFAULT_BINS = 20
+MUCH_NOISE = 64  # numbers, from which on drawing them takes as long as starting a thread
 
 
 @dataclass(frozen=True, slots=True)
@@ -172,8 +174,8 @@ class Database:
         charges, stored = self._charge(asked, request_id)  # durable from here on
         missing = {b.text: b for b in asked if stored[b.text] is None}
         if missing:
-            exact = iter(self._sums([c for b in missing.values() for c, _ in b.parts]))
-            noise = self._drawn(list(missing.values()))
+            sums, noise = self._sums_and_noise(list(missing.values()))
+            exact = iter(sums)
             noisy = {
                 text: json.dumps([add_noise(c, t, next(exact), noise) for c, t in b.parts])
                 for text, b in missing.items()
@@ -182,6 +184,17 @@ class Database:
             stored |= dict(zip(noisy, kept, strict=True))  # the first answer recorded wins
         _, _, remaining = self._ledger.budget()
         return [b.answers(json.loads(stored[b.text] or ""), remaining) for b in asked]
+
+    def _sums_and_noise(
+        self, bundles: list[Bundle]
+    ) -> tuple[list[list[list[int]]], dict[Law, Iterator[int]]]:
+        """Exact sums, and the noise for them; much noise is drawn while the rows are read."""
+        checked = [c for b in bundles for c, _ in b.parts]
+        if sum(c.shape[0] for c in checked) < MUCH_NOISE:
+            return self._sums(checked), self._drawn(bundles)
+        with ThreadPoolExecutor(max_workers=1) as aside:
+            noise = aside.submit(self._drawn, bundles)
+            return self._sums(checked), noise.result()
 
     def _priced(self, queries: list[Query]) -> Bundle:
         checked = [self._check(q) for q in queries]

@@ -16,6 +16,7 @@ import threading
 import weakref
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -70,7 +71,8 @@ class DuckDBEngine:
         for lock in LOCKS:
             self._connection.execute(lock)
         self._lock = threading.Lock()
-        self._cubes: dict[tuple[str, ...], Any] = {}  # kept while the rows stay as they are
+        # By columns and predicate, kept while the rows stay as they are.
+        self._cubes: dict[tuple[tuple[str, ...], str], Any] = {}
         self.rows = self._count_rows(source)
 
     # --- opening ------------------------------------------------------------------------
@@ -230,6 +232,10 @@ class DuckDBEngine:
         try:
             with self._lock, self._watched():
                 cube = self._cube_columns(queries)
+                if cube is None or self._larger_cube(cube) is None:
+                    found = self._from_filtered_cube(queries)
+                    if found is not None:
+                        return found
                 if cube is not None:
                     return self._from_cube(queries, cube)
                 if not any(needs_kernel(q) for q in queries):
@@ -280,23 +286,32 @@ class DuckDBEngine:
         worth = numbers >= 3 or self._larger_cube(names) is not None
         return names if names and worth else None
 
-    def _larger_cube(self, names: list[str]) -> tuple[str, ...] | None:
-        """A cube already kept that has these columns."""
-        return next((kept for kept in self._cubes if set(names) <= set(kept)), None)
+    def _larger_cube(self, names: list[str], member: str = "") -> tuple[str, ...] | None:
+        """A cube already kept that has these columns of the same rows."""
+        kept = (names_ for names_, rows in self._cubes if rows == member)
+        return next((k for k in kept if set(names) <= set(k)), None)
 
-    def _from_cube(self, queries: Sequence[CheckedQuery], names: list[str]) -> list[Matrix]:
-        names = list(self._larger_cube(names) or names)
-        columns = ", ".join(f"{self._writer.key(self.schema[n])} AS {quote(n)}" for n in names)
-        if tuple(names) not in self._cubes:
-            # Grouping what is stored, then reading it, reads each distinct value once.
-            raw, count = ", ".join(quote(n) for n in names), quote(_spare(names))
-            below = f"SELECT {raw}, count(*) AS {count} FROM source GROUP BY ALL"
-            table = self._connection.sql(
-                f"SELECT {columns}, CAST(sum({count}) AS BIGINT) AS {count} FROM ({below}) "
-                "GROUP BY ALL"
-            ).to_arrow_table()
-            self._keep(tuple(names), table)
-        table = self._cubes[tuple(names)]
+    def _from_filtered_cube(self, queries: Sequence[CheckedQuery]) -> list[Matrix] | None:
+        """A smaller cube, of the rows that every question is about."""
+        members = {(q.rows, q.where) for q in queries}
+        if len(members) != 1 or members == {(None, None)} or any(q.sample for q in queries):
+            return None
+        bare = [replace(q, rows=None, where=None) for q in queries]
+        names = self._cube_columns(bare)
+        nodes = [n for n in members.pop() if n is not None]
+        if names is None or any(p.op in KERNEL_ONLY for n in nodes for p in n.walk()):
+            return None
+        with suppress(TooLong):
+            return self._from_cube(bare, names, self._writer.member(queries[0]))
+        return None
+
+    def _from_cube(
+        self, queries: Sequence[CheckedQuery], names: list[str], member: str = ""
+    ) -> list[Matrix]:
+        names = list(self._larger_cube(names, member) or names)
+        if (tuple(names), member) not in self._cubes:
+            self._keep((tuple(names), member), self._counted(names, member))
+        table = self._cubes[tuple(names), member]
         batch = Batch({n: table.column(n) for n in names}, table.num_rows, self.schema)
         counts = table.column(len(names)).to_numpy()
         out = []
@@ -306,9 +321,20 @@ class DuckDBEngine:
             out.append(gathered.rows())
         return out
 
-    def _keep(self, names: tuple[str, ...], cube: Any) -> None:
+    def _counted(self, names: list[str], member: str) -> Any:
+        """How many rows have each combination of these columns, as declared."""
+        columns = ", ".join(f"{self._writer.key(self.schema[n])} AS {quote(n)}" for n in names)
+        raw, count = ", ".join(quote(n) for n in names), quote(_spare(names))
+        where = f" WHERE {member}" if member else ""
+        # Grouping what is stored, then reading it, reads each distinct value once.
+        below = f"SELECT {raw}, count(*) AS {count} FROM source{where} GROUP BY ALL"
+        return self._connection.sql(
+            f"SELECT {columns}, CAST(sum({count}) AS BIGINT) AS {count} FROM ({below}) GROUP BY ALL"
+        ).to_arrow_table()
+
+    def _keep(self, key: tuple[tuple[str, ...], str], cube: Any) -> None:
         """Keep a cube for later questions; the oldest makes room."""
-        self._cubes[names] = cube
+        self._cubes[key] = cube
         while sum(c.num_rows for c in self._cubes.values()) > KEPT_CELLS and len(self._cubes) > 1:
             del self._cubes[next(iter(self._cubes))]
 
