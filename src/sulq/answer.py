@@ -73,7 +73,8 @@ class Answer:
         The uncertainty is that of the noise alone. Two numbers for a single answer, two
         arrays for a vector.
         """
-        if isinstance(level, bool) or not 0 < level < 1:
+        number = isinstance(level, int | float) and not isinstance(level, bool)
+        if not number or not 0 < level < 1:
             raise Refused(f"level={level!r}, want a number between 0 and 1, such as 0.95.")
         import numpy as np
 

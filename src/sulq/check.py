@@ -14,7 +14,15 @@ from typing import Any
 
 from sulq.errors import QueryNotAllowed
 from sulq.expressions import predicate, shorten
-from sulq.partition import PRIME, Axis, axes_of, blocks_axis, hash_numbers, need_key
+from sulq.partition import (
+    PRIME,
+    Axis,
+    axes_of,
+    blocks_axis,
+    check_seed,
+    hash_numbers,
+    need_key,
+)
 from sulq.query import Blocks, Query, Rows
 from sulq.schema import Schema
 from sulq.tree import Node, call
@@ -145,9 +153,12 @@ def _sample(rows: Rows | None, schema: Schema) -> tuple[Any, tuple[Axis, ...]]:
         return None, ()
     if isinstance(rows.seed, bool) or not isinstance(rows.seed, int):
         raise QueryNotAllowed(f"Rows: seed={rows.seed!r}, want an integer for sample and blocks.")
+    if rows.count is not None and rows.rate is not None:
+        raise QueryNotAllowed("rows: a sample or blocks, not both.")
     if rows.count is not None:
         return None, (blocks_axis(Blocks(rows.seed, rows.count), schema),)
     need_key(schema, "a sample")
+    check_seed(rows.seed)
     if not isinstance(rows.rate, Fraction) or rows.rate > 1:
         raise QueryNotAllowed(f"Rows.sample: rate={rows.rate}, want 0 < rate <= 1.")
     return (*hash_numbers(rows.seed), int(rows.rate * PRIME)), ()

@@ -36,6 +36,7 @@ if TYPE_CHECKING:
     from sulq.sql import Statement
 
 DEFAULT_BINS = 20
+MOST_NUMBERS = 300_000  # in the answer to one question
 MUCH_NOISE = 64  # numbers, from which on drawing them takes as long as starting a thread
 
 
@@ -172,7 +173,8 @@ class Database:
         """Each bundle is one question of the ledger: one price, one charge, one stored answer."""
         asked = [self._priced(queries) for queries in bundles]
         charges, stored = self._charge(asked, request_id)  # durable from here on
-        missing = {b.text: b for b in asked if stored[b.text] is None}
+        first = {b.text: b for b in reversed(asked)}  # equal questions are one
+        missing = {text: b for text, b in first.items() if stored[text] is None}
         if missing:
             sums, noise = self._sums_and_noise(list(missing.values()))
             exact = iter(sums)
@@ -198,6 +200,12 @@ class Database:
 
     def _priced(self, queries: list[Query]) -> Bundle:
         checked = [self._check(q) for q in queries]
+        numbers = sum(c.shape[0] * len(c.releases) for c in checked)
+        if numbers > MOST_NUMBERS:
+            raise QueryNotAllowed(
+                f"the answer would need {numbers:,} noisy numbers, at most {MOST_NUMBERS:,}. Ask "
+                "for fewer groups or fewer medians."
+            )
         return Bundle(tuple((c, self._tariff(c)) for c in checked))
 
     def _sums(self, checked: list[CheckedQuery]) -> list[list[list[int]]]:
@@ -213,6 +221,12 @@ class Database:
             raise EngineFailed(f"the engine gave no sum. {stands}") from None
 
     def _check(self, query: Query) -> CheckedQuery:
+        try:
+            hash(query)
+        except TypeError:
+            raise QueryNotAllowed(
+                f"{shorten(repr(query))}: names and numbers are wanted where a list or set stands."
+            ) from None
         return _checked(query, self.schema, self.promise.noise, self.promise.guarantee)
 
     def _tariff(self, checked: CheckedQuery) -> Tariff:
@@ -341,6 +355,8 @@ class Database:
         rows: Rows | None = None, error: Any = None,
     ) -> Table:  # fmt: skip
         """Counts by a column's declared values, or by bins of its declared range."""
+        if not isinstance(column, str):
+            raise QueryNotAllowed(f"column={column!r}: want a column's name.")
         by = self.histogram_axis(column, bins)
         answer = self.ask(Query(("1",), by=by, where=where, rows=rows, error=error))
         return answer.table((column,), ("count",))

@@ -125,7 +125,8 @@ class Laplace:
     @property
     def std(self) -> float:
         """The standard deviation, in steps."""
-        return 1 / (math.sqrt(2) * math.sinh(float(1 / (2 * self.scale))))
+        half = float(1 / (2 * self.scale))
+        return 1 / (math.sqrt(2) * math.sinh(half)) if half < 700 else 0.0
 
     def pmf(self, k: int) -> float:
         """Return the probability of k."""
@@ -304,7 +305,9 @@ def float_up(x: Fraction) -> float:
 
 def root_up(x: Fraction) -> float:
     """Return a float whose square is at least x, within two steps of the root."""
-    root = math.sqrt(x)
+    scaled = x * 4**600  # so that no float underflows on the way
+    whole = math.isqrt(scaled.numerator // scaled.denominator)
+    root = float(Fraction(whole, 2**600))
     while Fraction(root) ** 2 < x:
         root = math.nextafter(root, math.inf)
     return root

@@ -267,9 +267,10 @@ def _check_unclaimed(seal: Seal, fingerprint: str) -> None:
     """Raise if another ledger of the folder is about these rows."""
     other = seal.known(fingerprint)
     if other is not None:
+        place = str(seal.folder.parent / other)
         raise Refused(
             f"these rows already have a ledger in this folder, {other!r}. Nothing was charged.\n"
-            f"Continue it with ledger={other!r}, so that what was spent stays spent."
+            f"Continue it with ledger={place!r}, so that what was spent stays spent."
         )
 
 
@@ -320,6 +321,8 @@ def refresh(
     pricing = recorded.pop("pricing")
     promise = Promise.from_json(recorded)
     _check_cells(Schema.load(book.terms["schema"]), running.schema)
+    _check_people(Schema.load(book.terms["schema"]), running.schema)
+    _about(promise, running.schema)
     assert guard.fingerprint is not None
     with folder_lock(seal.folder):
         _check_unclaimed(seal, guard.fingerprint)
@@ -328,6 +331,16 @@ def refresh(
         )
         seal.remember(guard.fingerprint)
     return Database(running, promise, book, SystemNoise(), guard, pricing=pricing, name=found.name)
+
+
+def _check_people(old: Schema, new: Schema) -> None:
+    """The promise is about a row or about a person, and about the same persons throughout."""
+    before, after = (s.unit.column if s.unit else None for s in (old, new))
+    if before != after:
+        raise SchemaError(
+            f"unit: column={after!r} but the ledger promised for {before!r}. Nothing was "
+            "charged.\nKeep the [unit] of the schema; its max_rows may change."
+        )
 
 
 def _check_cells(old: Schema, new: Schema) -> None:

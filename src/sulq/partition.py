@@ -23,6 +23,7 @@ from sulq.tree import HUGE, Node, call, days, literal
 PRIME = 2**31 - 1  # of the block arithmetic
 DENSE = 16  # what speaks of several columns cuts [0, 1] into 2**DENSE steps
 MAX_LABELS = 100_000
+MAX_TREE = 200_000  # parts of all paths to all leaves of a tree
 MAX_DENSE = 2_000  # columns of one kernel
 FEW = 1_000  # values an integer expression may have to be a partition
 
@@ -169,12 +170,19 @@ def _edge(edge: Any, kind: str) -> float:
     return float(edge)
 
 
+def check_seed(seed: Any) -> None:
+    """A seed is a whole number that any language can hold."""
+    if isinstance(seed, bool) or not isinstance(seed, int) or abs(seed) >= 2**63:
+        raise QueryNotAllowed("seed: want a whole number below 2**63.")
+
+
 def blocks_axis(part: Blocks, schema: Schema) -> Axis:
     """Blocks by hashed key."""
     key = need_key(schema, "a block")
     for name, value in (("seed", part.seed), ("count", part.count)):
         if isinstance(value, bool) or not isinstance(value, int):
             raise QueryNotAllowed(f"Blocks: {name}={value!r}, want an integer.")
+    check_seed(part.seed)
     if not 1 <= part.count <= MAX_LABELS:
         raise QueryNotAllowed(f"Blocks: count={part.count}, want 1 to {MAX_LABELS:,}.")
     detail = (*hash_numbers(part.seed), part.count)
@@ -251,6 +259,8 @@ def _leaf(part: Leaf, schema: Schema) -> Axis:
             'Leaf: a node is None, {"column", "threshold", "below", "above"} or {"column", '
             '"branches": [[value, tree], ...], "other"}.'
         ) from None
+    if sum(node.size for path in leaves for node in path) > MAX_TREE:
+        raise QueryNotAllowed("Leaf: the tree is too large; use fewer branches or levels.")
     public = all(_is_public(node, schema) for path in leaves for node in path)
     used = sorted({name for path in leaves for node in path for name in node.columns()})
     text = f"(leaf {json.dumps(tree, sort_keys=True)})"

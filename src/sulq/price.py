@@ -19,6 +19,7 @@ from sulq.promise import FEWEST_STEPS, Promise
 from sulq.values import Geometry
 
 PRICINGS = ("geometry", "paper")
+FURTHEST = 10**12  # how far a variance may be from R, either way
 
 
 @dataclass(frozen=True, slots=True)
@@ -147,7 +148,13 @@ def _dilation(
         Fraction(promise.law(u, 1 / r.weight2).half_width(0.95)) * step
         for u, r, step in zip(units, query.releases, steps, strict=True)
     )
-    return (query.error / widest) ** 2
+    dilation: Fraction = (query.error / widest) ** 2
+    if not Fraction(1, FURTHEST) <= dilation <= FURTHEST:
+        raise QueryNotAllowed(
+            f"error={float(query.error):g}: this question has {float(widest):g} without error=, "
+            "and at most a million times more or less can be asked for."
+        )
+    return dilation
 
 
 def _root_down(x: Fraction) -> Fraction:

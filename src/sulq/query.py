@@ -20,6 +20,7 @@ from typing import Any, ClassVar
 from sulq.errors import QueryNotAllowed
 
 Number = int | float | Fraction
+MAX_DEPTH = 50
 
 
 class _Plain:
@@ -33,13 +34,25 @@ class _Plain:
         return {"kind": self.kind, **{k: v for k, v in body.items() if v is not None}}
 
 
-def _freeze(value: Any) -> Any:
+def _freeze(value: Any, depth: int = 0) -> Any:
     """Lists become tuples, all the way down, so that values can be compared and hashed."""
     if isinstance(value, str | bytes):
         return value
+    if depth > MAX_DEPTH:
+        raise QueryNotAllowed(f"lists nested more than {MAX_DEPTH} deep.")
     if hasattr(value, "tolist"):
         value = value.tolist()
-    return tuple(_freeze(v) for v in value) if isinstance(value, Sequence) else value
+    if not isinstance(value, Sequence):
+        return value
+    return tuple(_freeze(v, depth + 1) for v in value)
+
+
+def _texts(value: Any, what: str) -> tuple[str, ...]:
+    """A list of SQL texts."""
+    frozen = _freeze(value)
+    if not isinstance(frozen, tuple) or not all(isinstance(v, str) for v in frozen):
+        raise QueryNotAllowed(f"{what}: want a list of SQL texts.")
+    return frozen
 
 
 def _to_plain(value: Any) -> Any:
@@ -168,8 +181,11 @@ class Terms(_Plain):
     counted: bool = True
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "sums", _freeze(self.sums))
-        object.__setattr__(self, "groups", _freeze(self.groups))
+        groups = self.groups if isinstance(self.groups, Sequence) else (None,)
+        object.__setattr__(self, "sums", _texts(self.sums, "sums"))
+        object.__setattr__(self, "groups", tuple(_texts(g, "groups") for g in groups))
+        if not all(self.groups):
+            raise QueryNotAllowed("groups: each begins with a predicate, such as 'true'.")
 
 
 @dataclass(frozen=True)
@@ -287,6 +303,8 @@ class Query(_Plain):
     @classmethod
     def from_json(cls, body: Mapping[str, Any]) -> Query:
         """Read the JSON form back; anything unknown is refused."""
+        if not isinstance(body, Mapping):
+            raise QueryNotAllowed('a query in JSON is an object, such as {"where": "smoker"}.')
         made = _from_plain(dict(body) | {"kind": "query"})
         assert isinstance(made, cls)
         return made
@@ -314,9 +332,11 @@ _VALUES = (Mean, People, Terms, Sums, Products)
 KINDS: dict[str, type[Any]] = {c.kind: c for c in (*_PARTITIONS, *_VALUES, Rows, Query)}
 
 
-def _from_plain(value: Any) -> Any:
+def _from_plain(value: Any, depth: int = 0) -> Any:
+    if depth > MAX_DEPTH:
+        raise QueryNotAllowed(f"JSON nested more than {MAX_DEPTH} deep.")
     if isinstance(value, list):
-        return tuple(_from_plain(v) for v in value)
+        return tuple(_from_plain(v, depth + 1) for v in value)
     if not isinstance(value, dict):
         return value
     body = dict(value)
@@ -332,6 +352,6 @@ def _from_plain(value: Any) -> Any:
     try:
         if made is Rows and "rate" in body:
             body["rate"] = _fraction(body["rate"], "rate")
-        return made(**{k: _from_plain(v) for k, v in body.items()})
+        return made(**{k: _from_plain(v, depth + 1) for k, v in body.items()})
     except (TypeError, AttributeError):
         raise QueryNotAllowed(f"{kind}: {', '.join(sorted(known))} do not fit together.") from None

@@ -19,6 +19,7 @@ from sulq.errors import QueryNotAllowed
 from sulq.schema import LARGEST, Column
 
 INF = math.inf
+MAX_NODES = 2_000  # of one expression
 HUGE = 1e300  # numbers beyond count as this
 MAX_LENGTH = 10_000  # of a text, as LENGTH counts it
 EPOCH = datetime.date(1970, 1, 1)
@@ -38,6 +39,7 @@ class Node:
     high: float
     nullable: bool
     text: str  # canonical: equal texts are equal functions
+    size: int = 1  # nodes, repeats counted
 
     @property
     def bounded(self) -> bool:
@@ -135,9 +137,12 @@ def _node(
 ) -> Node:  # fmt: skip
     if op in COMMUTATIVE:
         args = tuple(sorted(args, key=lambda a: a.text))
+    size = 1 + sum(a.size for a in args)
+    if size > MAX_NODES:
+        raise QueryNotAllowed(f"the expression has more than {MAX_NODES:,} parts; split it.")
     extra = "" if value is None else f" {value!r}"
     text = f"({op}{extra} {' '.join(a.text for a in args)})"
-    return Node(op, args, value, kind, low, high, nullable, text)
+    return Node(op, args, value, kind, low, high, nullable, text, size)
 
 
 def _refuse(op: str, problem: str) -> QueryNotAllowed:
@@ -163,7 +168,7 @@ def _numbers(op: str, *args: Node, bounded: bool = True) -> tuple[Node, ...]:
 
 
 def _typed_null(kind: str) -> Node:
-    return Node("literal", (), None, kind, 0, 0, True, "null")
+    return Node("literal", (), None, kind, 0, 0, True, f"null:{kind}")
 
 
 def _say(node: Node) -> str:
@@ -757,8 +762,10 @@ def width_bucket(a: Node, low: Node, high: Node, count: Node) -> Node:
     if any(x.op != "literal" for x in (low, high, count)) or not isinstance(ends[2], int):
         raise _refuse("width_bucket", "wants width_bucket(x, low, high, n) with constants.")
     (a,) = _numbers("width_bucket", a, bounded=False)
-    if not ends[0] < ends[1] or not 1 <= ends[2] <= 10_000:
-        raise _refuse("width_bucket", "wants low < high and 1 to 10,000 buckets.")
+    if not ends[0] < ends[1] or not 1 <= ends[2] <= 400:
+        raise _refuse(
+            "width_bucket", "wants low < high and 1 to 400 buckets; sulq.Bins takes more edges."
+        )
     edges = [ends[0] + (ends[1] - ends[0]) * i / ends[2] for i in range(ends[2])] + [ends[1]]
     parts: list[Node] = []
     for number, edge in enumerate(edges):

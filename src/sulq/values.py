@@ -18,6 +18,7 @@ from sulq.query import Mean, People, Products, Query, Sums, Terms
 from sulq.schema import Schema
 from sulq.tree import NUMERIC, Node, call, literal
 
+MAX_RELEASES = 200_000  # numbers in one answer
 FINE = 30  # a number's range is cut into about 2**FINE steps
 FINEST = 1000  # no step is below 2**-FINEST, so that a float64 can hold it
 WIDEST = 40  # grid integers of one row stay below 2**WIDEST, so that noise fits beside them
@@ -106,6 +107,8 @@ def _weights(given: Weights, count: int, default: tuple[Fraction, ...]) -> tuple
         return default
     if len(given) != count:
         raise QueryNotAllowed(f"weights: want {count}, got {len(given)}.")
+    if any(not Fraction(1, 10**6) <= w <= 10**6 for w in given):
+        raise QueryNotAllowed("weights: want numbers from 0.000001 to 1,000,000.")
     return tuple(w * w for w in given)
 
 
@@ -284,7 +287,7 @@ def _group_weights(
     if noise in ("binomial", "stitched") or counted:
         return Fraction(1), Fraction(1)
     a2, b2 = _mean_weights(noise, guarantee)
-    return a2 * k, b2
+    return a2 * max(k, 1), b2
 
 
 def _mean_weights(noise: str, guarantee: str) -> tuple[Fraction, Fraction]:
@@ -340,8 +343,17 @@ def _products(products: Products, query: Query, schema: Schema, noise: str) -> B
     if query.weights is not None:
         raise QueryNotAllowed("Products: use mean_weight= instead of weights=.")
     centre, norm, bound2, bound1 = _ball(products, columns)
-    if isinstance(products.mean_weight, bool) or not 0 <= products.mean_weight <= 1e6:
-        raise QueryNotAllowed(f"Products: mean_weight={products.mean_weight!r}, want 0 or more.")
+    weight = products.mean_weight
+    number = isinstance(weight, int | float) and not isinstance(weight, bool)
+    if not number or not (weight == 0 or 1e-6 <= weight <= 1e6):
+        raise QueryNotAllowed(
+            f"Products: mean_weight={weight!r}, want 0 or a number from 0.000001 to 1,000,000."
+        )
+    if len(columns) * (len(columns) + 1) // 2 > MAX_RELEASES:
+        raise QueryNotAllowed(
+            f"Products: {len(columns):,} columns have too many products; at most "
+            f"{MAX_RELEASES:,} numbers in one answer."
+        )
     w = Fraction(products.mean_weight)
     one = Fraction(2**DENSE)
     # Under L2 an off-diagonal product stands for two entries of the symmetric matrix.

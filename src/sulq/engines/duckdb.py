@@ -205,6 +205,8 @@ class DuckDBEngine:
                 "the file, or write it as Parquet."
             ) from None
         check_quotes(source.path)
+        if self.schema.unit is not None:  # only the rows that count
+            rows = int(self._execute("SELECT count(*) FROM source").fetchall()[0][0])
         return rows
 
     def _type_csv(self, schema: Schema, stored: dict[str, str]) -> dict[str, str]:

@@ -250,7 +250,7 @@ class Writer:
         written = (
             f"CASE WHEN ({x}) >= {edges[0]} AND ({x}) <= {edges[-1]} THEN {inside} ELSE {other} END"
         )
-        if len(written) > 20 * MAX_SQL:
+        if len(written) > 2 * MAX_SQL:
             raise TooLong
         return written
 

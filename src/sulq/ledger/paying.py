@@ -52,7 +52,7 @@ def _key(request: Request) -> str:
 
 
 def _id_key(request: Request) -> str:
-    return digest(request.analyst, request.id or "")
+    return digest(request.analyst, "" if request.id is None else request.id)
 
 
 def normal(request: Request, cells: int) -> Request:

@@ -27,10 +27,13 @@ class Request:
                 f"price={self.price!r}: a price is a whole number of micro-queries, 0 or more. "
                 "Nothing was charged."
             )
-        if not all(isinstance(text, str) for text in (self.query, self.id or "", self.analyst)):
+        if self.id is not None and not isinstance(self.id, str):
             raise QueryNotAllowed(
-                f"query={self.query!r}, id={self.id!r}, analyst={self.analyst!r}: each is a text. "
-                "Nothing was charged."
+                f"request_id={self.id!r}: want a text of your own choosing. Nothing was charged."
+            )
+        if not isinstance(self.query, str) or not isinstance(self.analyst, str):
+            raise QueryNotAllowed(
+                f"analyst={self.analyst!r}: query and analyst are texts. Nothing was charged."
             )
 
 

@@ -1,0 +1,179 @@
+"""What a stranger's attack once found: each stays closed."""
+
+import time
+import warnings
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+import sulq
+from sulq import Bins, Blocks, Leaf, Products, Query, Rows
+from sulq.opening import refresh
+from sulq.query import Terms
+
+TABLE = pa.table(
+    {
+        "id": np.arange(100),
+        "age": np.arange(100),
+        "x": np.arange(100) / 100,
+        "name": ["a"] * 100,
+        "smoker": np.arange(100) % 2 == 0,
+    }
+)
+SCHEMA = {
+    "columns": {
+        "id": {"key": True},
+        "age": {"type": "integer", "low": 0, "high": 120},
+        "x": {"type": "number", "low": 0, "high": 1},
+        "name": {"type": "text"},
+        "smoker": {"type": "boolean"},
+    }
+}
+
+
+def database(**more):
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        return sulq.open(TABLE, SCHEMA, **({"epsilon": 1.0, "queries": 50} | more))
+
+
+def nested(text, times, start="x"):
+    for _ in range(times):
+        start = text.format(start)
+    return start
+
+
+def deep(times):
+    out = [1]
+    for _ in range(times):
+        out = [out]
+    return out
+
+
+def wide_tree(levels, branches):
+    tree = None
+    for _ in range(levels):
+        tree = {"column": "age", "branches": [[i, None] for i in range(branches)], "other": tree}
+    return tree
+
+
+REFUSED = {
+    "a root that underflows": lambda d: database(noise="laplace").price(
+        Query(("x*1e300",), error=1)
+    ),
+    "an error far too small": lambda d: database(noise="laplace").price(
+        Query(("age",), error=1e-15)
+    ),
+    "an error far too wide": lambda d: d.price(Query(("x*1e-300",), error=50)),
+    "a tree that doubles": lambda d: d.price(Query((nested("nullif({},1)", 40),))),
+    "betweens in betweens": lambda d: d.price(Query(where=nested("({} between 0 and 1)", 40))),
+    "buckets in buckets": lambda d: d.price(
+        Query(("width_bucket(width_bucket(x,0,1,400),0,1,400)",))
+    ),
+    "a very wide tree": lambda d: d.price(Query(by=Leaf(wide_tree(28, 300)))),
+    "sixty medians by age": lambda d: d.price(
+        f"select age, {', '.join(f'median(x*{i})' for i in range(1, 60))} from frame group by age"
+    ),
+    "an empty group": lambda d: Terms(groups=[[]]),
+    "groups of nothing": lambda d: Terms(groups=5),
+    "sums as one text": lambda d: Terms(sums="age"),
+    "a weight in words": lambda d: d.price(Query(Products(["x"], mean_weight="a"))),
+    "a tiny weight": lambda d: d.price(Query(Products(["x"], mean_weight=1e-300))),
+    "tiny weights": lambda d: d.price(Query(("x",), weights=(1e-20,))),
+    "a list in by": lambda d: d.price(Query(by=(["a"],))),
+    "a list in a batch": lambda d: d.ask([[1]]),
+    "a list as a seed": lambda d: d.price(Query(by=Blocks([1], 2))),
+    "a set of edges": lambda d: d.price(Query(by=Bins("age", {1, 2}))),
+    "a list as a predicate": lambda d: d.price(Query(rows=Rows(predicate=["a"]))),
+    "a list as a column": lambda d: d.histogram(["age"]),
+    "no column": lambda d: d.histogram(None),
+    "JSON that is no object": lambda d: Query.from_json(5),
+    "deep JSON": lambda d: Query.from_json({"by": deep(3000)}),
+    "deep edges": lambda d: Bins("age", deep(3000)),
+    "a seed of 5,000 digits": lambda d: d.price(Query(by=Blocks(10**5000, 3))),
+    "a level in words": lambda d: d.count().interval("a"),
+    "half a character": lambda d: d.count("name = '\ud800'"),
+    "digits that a cast would drop": lambda d: d.sum("cast(x as decimal(10,0))"),
+    "sample and blocks": lambda d: d.price(
+        Query.from_json({"rows": {"kind": "rows", "seed": 1, "rate": "1/2", "count": 3}})
+    ),
+    "an id that is no text": lambda d: d.ask(Query(), request_id=0),
+    "an id of bytes": lambda d: d.ask(Query(), request_id=b""),
+}
+
+
+@pytest.mark.parametrize("what", REFUSED)
+def test_it_is_refused_at_once(what):
+    """A clear refusal, nothing charged, no hang: once these crashed, hung or ate memory."""
+    db, start = database(), time.process_time()
+    with pytest.raises(sulq.Refused):
+        REFUSED[what](db)
+    assert time.process_time() - start < 5  # minutes before
+    assert len(db.history()) <= 1
+
+
+def test_an_id_that_is_no_text_leaves_the_ledger_whole(tmp_path):
+    """Zero as a request id was written as 0 and looked up as nothing."""
+    path = tmp_path / "a.parquet"
+    pq.write_table(TABLE, path)
+    with sulq.open(path, SCHEMA, epsilon=1.0, queries=10) as db:
+        for wrong in (0, False, 0.0, [], b""):
+            with pytest.raises(sulq.QueryNotAllowed):
+                db.ask(Query(), request_id=wrong)
+        db.ask(Query(), request_id="")
+    with sulq.open(path, SCHEMA, epsilon=1.0, queries=10) as db:
+        assert db.verify() > 0
+
+
+VISITS = pa.table({"who": [1] * 9 + [2], "visit": range(10), "b": [True] * 10, "x": [1.0] * 10})
+COLUMNS = {
+    "who": {"type": "integer"},
+    "visit": {"key": True},
+    "b": {"type": "boolean"},
+    "x": {"type": "number", "low": 0, "high": 1, "nullable": False},
+}
+
+
+@pytest.mark.parametrize("unit", [{"column": "visit", "max_rows": 1}, None])
+def test_a_refresh_cannot_change_who_a_person_is(tmp_path, unit):
+    """Another unit would charge 1 for what moves a promised person's nine rows."""
+    path = tmp_path / "v.parquet"
+    pq.write_table(VISITS, path)
+    before = {"columns": COLUMNS, "unit": {"column": "who", "max_rows": 9}}
+    sulq.open(path, before, epsilon=1.0, queries=1000).close()
+    after = {"columns": COLUMNS} | ({"unit": unit} if unit else {})
+    with pytest.raises(sulq.SchemaError, match="unit"):
+        refresh(path, after, reason="x")
+    fewer = {"columns": COLUMNS, "unit": {"column": "who", "max_rows": 3}}
+    assert refresh(path, fewer, reason="x").price(Query(where="b")).queries == 9
+
+
+def test_the_advice_to_continue_a_ledger_names_its_place(tmp_path, monkeypatch):
+    """Followed to the letter from another folder, it must not begin a new one."""
+    home = tmp_path / "home"
+    home.mkdir()
+    for name in ("a.parquet", "b.parquet"):
+        pq.write_table(TABLE, home / name)
+    sulq.open(home / "a.parquet", SCHEMA, epsilon=1.0, queries=10).close()
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(sulq.Refused, match="already have a ledger") as refusal:
+        sulq.open("home/b.parquet", SCHEMA, epsilon=1.0, queries=10)
+    assert str(home / "a.parquet.ledger") in str(refusal.value)
+
+
+def test_rows_beyond_max_rows_are_not_counted_in_n(tmp_path):
+    """In a CSV n once counted the rows that were cut off, and means were too small."""
+    path = tmp_path / "v.csv"
+    VISITS.to_pandas().to_csv(path, index=False)
+    schema = {"columns": COLUMNS, "unit": {"column": "who", "max_rows": 1}}
+    with sulq.open(path, schema, epsilon=1.0, queries=100) as db:
+        assert db.rows == 2
+
+
+def test_nothing_of_another_type_has_the_same_canonical_text():
+    """NULL as a whole number and as a fraction have other grids, so they are other questions."""
+    db = database()
+    texts = {db._check(Query((e,))).text for e in ("null + age", "cast(null as double) + age")}
+    assert len(texts) == 2
