@@ -16,9 +16,9 @@ from pathlib import Path
 from typing import Any
 
 from sulq.config import Settings, draft
-from sulq.expressions import HINTS, MAX_NESTING, MAX_NODES, MAX_TEXT
+from sulq.expressions import HINTS, MAX_NESTING, MAX_TEXT
 from sulq.schema import Schema
-from sulq.tree import FUNCTIONS, HUGE, LARGEST, MADE
+from sulq.tree import FUNCTIONS, HUGE, LARGEST, MADE, MAX_NODES
 
 FOLDER = Path(__file__).parent / "reference"
 

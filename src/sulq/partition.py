@@ -171,9 +171,9 @@ def _edge(edge: Any, kind: str) -> float:
 
 
 def check_seed(seed: Any) -> None:
-    """A seed is a whole number that any language can hold."""
-    if isinstance(seed, bool) or not isinstance(seed, int) or abs(seed) >= 2**63:
-        raise QueryNotAllowed("seed: want a whole number below 2**63.")
+    """A seed is a whole number of a sensible length."""
+    if isinstance(seed, bool) or not isinstance(seed, int) or abs(seed) >= 2**256:
+        raise QueryNotAllowed("seed: want a whole number below 2**256.")
 
 
 def blocks_axis(part: Blocks, schema: Schema) -> Axis:

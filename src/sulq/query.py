@@ -51,7 +51,7 @@ def _texts(value: Any, what: str) -> tuple[str, ...]:
     """A list of SQL texts."""
     frozen = _freeze(value)
     if not isinstance(frozen, tuple) or not all(isinstance(v, str) for v in frozen):
-        raise QueryNotAllowed(f"{what}: want a list of SQL texts.")
+        raise QueryNotAllowed(f"{what}: want a list, each a SQL expression as text.")
     return frozen
 
 

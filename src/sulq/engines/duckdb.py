@@ -350,12 +350,19 @@ class DuckDBEngine:
         writer = self._writer
         members = [writer.member(q) for q in queries]
         shared = members[0] if len(set(members)) == 1 else ""
+        gates = {m: quote(f"sulq gate {i}") for i, m in enumerate(dict.fromkeys(members)) if m}
+        source = "source"
+        if not shared and gates:  # each predicate once, not once per value
+            listed = ", ".join(f"({m}) AS {name}" for m, name in gates.items())
+            source = f"(SELECT *, {listed} FROM source)"
+        elif shared:
+            source = f"source WHERE {shared}"
         columns: dict[str, str] = {}  # SQL -> its name below
         keys = [[_name(columns, writer.axis(a), "k") for a in q.axes] for q in queries]
         sums: dict[str, str] = {}
         values = []
         for query, member in zip(queries, members, strict=True):
-            gate = "" if member == shared else member
+            gate = "" if member == shared else gates[member]
             if isinstance(query.values, Dense):
                 person = self._writer.person(self.schema[query.values.columns[0]])
                 found = [f"count(DISTINCT {_name(columns, _gated(person, gate), 'v')})"]
@@ -365,20 +372,19 @@ class DuckDBEngine:
         sets = list(dict.fromkeys(tuple(k) for k in keys))
         words = len(sets) == 1 and any(writer.words(a) for a in queries[0].axes)
         if words and not any(isinstance(q.values, Dense) for q in queries):
-            return self._in_two_steps(queries, keys, values, columns, sums, shared)
+            return self._in_two_steps(queries, keys, values, columns, sums, source)
         below = ", ".join(f"{sql} AS {name}" for sql, name in columns.items()) or "1 AS one"
         names = sorted({k for s in sets for k in s})
         chosen = [*names, *(f"{sql} AS {name}" for sql, name in sums.items())]
         if len(sets) > 1:
             chosen += [f"GROUPING({k}) AS g{k}" for k in names]
-        where = f" WHERE {shared}" if shared else ""
         grouped = (
             " GROUP BY GROUPING SETS (" + ", ".join(f"({', '.join(s)})" for s in sets) + ")"
             if any(sets)
             else ""
         )
         table = self._execute(
-            f"SELECT {', '.join(chosen)} FROM (SELECT {below} FROM source{where}){grouped}"
+            f"SELECT {', '.join(chosen)} FROM (SELECT {below} FROM {source}){grouped}"
         ).fetchall()
         at = {name: i for i, name in enumerate([*names, *sums.values(), *(f"g{k}" for k in names)])}
         return [
@@ -388,7 +394,7 @@ class DuckDBEngine:
 
     def _in_two_steps(
         self, queries: Sequence[CheckedQuery], keys: list[list[str]], values: list[list[str]],
-        columns: dict[str, str], sums: dict[str, str], shared: str,
+        columns: dict[str, str], sums: dict[str, str], source: str,
     ) -> list[Matrix]:  # fmt: skip
         """Group by what is stored, then by what it is read as: far fewer values to read."""
         axes = dict(zip(keys[0], queries[0].axes, strict=True))
@@ -398,10 +404,7 @@ class DuckDBEngine:
         inner = ", ".join([*axes, *(f"{sql} AS {name}" for sql, name in sums.items())])
         outer = [place(w, k) if w else k for k, w in words.items()]
         totals = [f"sum({name})" for name in sums.values()]
-        where = f" WHERE {shared}" if shared else ""
-        grouped = (
-            f"SELECT {inner} FROM (SELECT {below} FROM source{where}) GROUP BY {', '.join(axes)}"
-        )
+        grouped = f"SELECT {inner} FROM (SELECT {below} FROM {source}) GROUP BY {', '.join(axes)}"
         table = self._execute(
             f"SELECT {', '.join([*outer, *totals])} FROM ({grouped}) GROUP BY {', '.join(outer)}"
         ).fetchall()

@@ -1,0 +1,230 @@
+"""SVD and PCA (PODS 05, 4.1): eigenvectors of a noisy second-moment matrix. One query each.
+
+A paper's row x in [0, 1]^d is moved to y = x - 1/2, so that |y|^2 <= d/4 instead of d: the
+matrix costs a sixteenth, and A^T A about 0 follows from the moments about 1/2 and n.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+import sulq
+
+from .base import Array, Learner, within
+from .moments import CENTRE, Moments, ask_moments, moments_query
+
+FIRST_ORDER = 0.5  # the sine up to which turning is about linear in the noise
+
+
+class SVD(Learner):
+    """The top right singular vectors of the rows, seen through one noisy query.
+
+    Columns are scaled to [0, 1] by their bounds; scaled=False goes back to their own units
+    before looking for directions, so that wide columns weigh more. `row_norm` clips rows to
+    that distance from the middle of the box, which makes the query cheaper.
+
+    components_ are orthonormal rows, explained_variance_ the mean squares along them,
+    component_angles_ how far noise may have turned each (radians, one standard deviation;
+    pi/2: it is noise), subspace_angle_ the same for their span.
+    """
+
+    _centred = False
+    _mean_length = 1.0  # |m|^2 over B^2: the origin is a corner of the box
+
+    def __init__(
+        self,
+        n_components: int | None = None,
+        *,
+        row_norm: float | None = None,
+        scaled: bool = True,
+        budget: float | None = None,
+        epsilon: float | None = None,
+        delta: float = 1e-6,
+        guarantee: str = "beliefs",
+        bounds: Any = (0.0, 1.0),
+    ) -> None:
+        self.n_components = n_components
+        self.row_norm = row_norm
+        self.scaled = scaled
+        self.budget = budget
+        self.epsilon = epsilon
+        self.delta = delta
+        self.guarantee = guarantee
+        self.bounds = bounds
+
+    def _query(self, db: Any, columns: tuple[str, ...]) -> sulq.Query:
+        k = self.n_components
+        if k is not None and (isinstance(k, bool) or not 1 <= k <= len(columns)):
+            raise sulq.Refused(f"n_components={k!r}, want 1 to {len(columns)}.")
+        return moments_query(columns, db.promise.guarantee, self.row_norm, self._mean_length)
+
+    def _price(
+        self, db: Any, columns: tuple[str, ...], label: str | None, budget: Any
+    ) -> sulq.Price:
+        price: sulq.Price = db.price(within(db, self._query(db, columns), budget))
+        return price
+
+    def _fit(self, db: Any, columns: tuple[str, ...], label: str | None, budget: Any) -> None:
+        moments = ask_moments(db, self._query(db, columns), budget)
+        self._scale(db, columns)
+        self._learn(moments, db.rows)
+
+    def _learn(self, moments: Moments, n: int) -> None:
+        """Everything after the query: no more data is touched."""
+        units = np.ones(len(self.columns_)) if self.scaled else self.width_
+        about = moments.mean if self._centred else self._from_origin()
+        matrix, spread = self._matrix(moments)
+        matrix, spread = matrix * np.outer(units, units), spread * np.outer(units, units)
+        values, vectors = np.linalg.eigh(matrix)
+        order = np.argsort(values)[::-1]
+        values, vectors = values[order], vectors[:, order].T
+        k = self.n_components or len(values)
+        self.components_ = upright(vectors[:k])
+        positive = np.maximum(values, 0.0)  # the nearest PSD matrix
+        # The noisy trace is unbiased; a sum of clipped eigenvalues would not be.
+        total = max(float(np.trace(matrix)), float(positive[:k].sum()), 1e-300)
+        self.explained_variance_ = positive[:k] * (n / max(n - 1, 1) if self._centred else 1.0)
+        self.explained_variance_ratio_ = positive[:k] / total
+        self.singular_values_ = np.sqrt(positive[:k] * n)
+        self.n_components_ = k
+        self.mean_ = self._own(CENTRE + about) if self._centred else np.zeros(len(units))
+        turned = turning(vectors, spread**2, moments, about * units, units)
+        self.component_angles_, self.subspace_angle_ = angles(values, turned, k)
+
+    def _matrix(self, moments: Moments) -> tuple[Array, Array]:
+        """E[x x^T] from moments about the middle, and the noise of its entries."""
+        c = -self._from_origin()  # x = y + c
+        shifted = np.outer(moments.mean, c)
+        return moments.second + shifted + shifted.T + np.outer(c, c), moments.second_std
+
+    def _from_origin(self) -> Array:
+        """The origin, seen from the middle: scaled columns begin at low, own units at zero."""
+        low = np.zeros(len(self.columns_)) if self.scaled else self.low_ / self.width_
+        return -(CENTRE + low)
+
+    # --- using it -----------------------------------------------------------------------
+
+    def transform(self, X: Any) -> Array:
+        """Rows in own units -> their coordinates along the components."""
+        return np.asarray(self._centre(X) @ self.components_.T)
+
+    def inverse_transform(self, Z: Any) -> Array:
+        """Coordinates along the components -> rows in own units."""
+        self._check_fitted()
+        return self._uncentre(np.asarray(Z, dtype=np.float64) @ self.components_)
+
+    def fit_transform(self, X: Any, y: Any = None) -> Array:
+        """Fit an array and give its rows' coordinates: these are exact, not private."""
+        return self.fit(X, y).transform(X)
+
+    def clean(self, row: Any) -> Array:
+        """A row with missing entries (NaN), completed from the components (4.1.2).
+
+        The coordinates are fitted to the entries that are known. Only the row's holder sees
+        anything of it.
+        """
+        given = np.asarray(row, dtype=np.float64)
+        known = ~np.isnan(given)
+        y = self._centre(given[None, :])[0]
+        z, *_ = np.linalg.lstsq(self.components_[:, known].T, y[known], rcond=1e-9)
+        return np.asarray(self._uncentre(z @ self.components_))
+
+    def _centre(self, X: Any) -> Array:
+        """Rows as the components see them: scaled or not, about the mean or about zero."""
+        unit = self._unit(X)
+        if self.scaled:
+            return unit - (self.mean_ - self.low_) / self.width_ if self._centred else unit
+        return self._own(unit) - self.mean_
+
+    def _uncentre(self, y: Array) -> Array:
+        if not self.scaled:
+            return np.asarray(self.mean_ + y)
+        return np.asarray(self.mean_ + y * self.width_ if self._centred else self._own(y))
+
+    def as_columns(self) -> list[dict[str, Any]]:
+        """Each component as a new column: offset + sum of weight times column, in own units.
+
+        Its low and high follow from the declared bounds, so it can be asked for like any other.
+        """
+        self._check_fitted()
+        at_zero = self._centre(np.zeros((1, len(self.columns_)))) @ self.components_.T
+        weights = self.components_ / self.width_ if self.scaled else self.components_
+        out = []
+        for i, (w, offset) in enumerate(zip(weights, at_zero[0], strict=True)):
+            ends = np.array([w * self.low_, w * (self.low_ + self.width_)])
+            out.append(
+                {
+                    "name": f"pc{i + 1}",
+                    "offset": float(offset),
+                    "weights": dict(zip(self.columns_, w.tolist(), strict=True)),
+                    "low": float(offset + ends.min(axis=0).sum()),
+                    "high": float(offset + ends.max(axis=0).sum()),
+                }
+            )
+        return out
+
+    def get_feature_names_out(self, input_features: Sequence[str] | None = None) -> Any:
+        """pc1, pc2, ..."""
+        self._check_fitted()
+        return np.array([f"pc{i + 1}" for i in range(self.n_components_)], dtype=object)
+
+
+class PCA(SVD):
+    """Principal components: the same query as SVD, with the noisy mean taken out.
+
+    mean_ is in own units; explained_variance_ and the components are those of the columns
+    scaled to [0, 1], or in own units with scaled=False.
+    """
+
+    _centred = True
+    _mean_length = 1 / 3  # |m|^2 over B^2, as for a mean anywhere in the box
+
+    def _matrix(self, moments: Moments) -> tuple[Array, Array]:
+        return moments.covariance, moments.second_std
+
+
+def upright(vectors: Array) -> Array:
+    """Eigenvectors with their largest entry positive, so that two runs look alike."""
+    largest = np.abs(vectors).argmax(axis=1)
+    signs = np.sign(vectors[np.arange(len(vectors)), largest])
+    return np.asarray(vectors * np.where(signs == 0, 1.0, signs)[:, None])
+
+
+def turning(V: Array, variance: Array, moments: Moments, m: Array, units: Array) -> Array:
+    """The variance of v_i^T N v_j, N being the noise in the matrix, for every pair i, j.
+
+    N has independent entries on and above the diagonal, and from the means the part
+    m n^T + n m^T.
+    """
+    off = variance - np.diag(np.diag(variance))
+    squares = V * V
+    out = squares @ off @ squares.T + (squares * np.diag(variance)) @ squares.T
+    for i, v in enumerate(V):
+        u = V * v
+        out[i] += ((u @ off) * u).sum(axis=1)
+    along = (V @ m) ** 2
+    means = (moments.mean_std * units) ** 2
+    spread = squares @ means
+    return np.asarray(out + np.outer(along, spread) + np.outer(spread, along))
+
+
+def angles(values: Array, turned: Array, k: int) -> tuple[Array, float]:
+    """How far noise may have turned each of k components, and their span (Davis-Kahan).
+
+    To first order v_i turns towards v_j by N_ij / (l_i - l_j). Where that adds up to more than
+    30 degrees first order no longer holds, and the answer is a right angle.
+    """
+    d = len(values)
+    gaps2 = (values[:k, None] - values) ** 2
+    gaps2[np.arange(k), np.arange(k)] = np.inf
+    with np.errstate(divide="ignore"):
+        sines = np.sqrt((turned[:k] / gaps2).sum(axis=1))
+    sines = np.where(sines <= FIRST_ORDER, sines, 1.0)
+    if k == d:
+        return np.arcsin(sines), 0.0
+    gap = max(float(values[k - 1] - values[k]), 1e-300)
+    push = np.sqrt(turned[:k, k:].max()) * (np.sqrt(k) + np.sqrt(d - k))
+    return np.arcsin(sines), float(np.arcsin(min(1.0, push / gap)))
