@@ -16,7 +16,7 @@ SCHEMA = {
         "id": {"key": True},
         "age": {"type": "integer", "low": 0, "high": 120},
         "smoker": {"type": "boolean"},
-        "income": {"type": "number", "low": 0, "high": 200_000},
+        "income": {"type": "number", "low": 0, "high": 500_000},
         "region": {"values": ["north", "south", "east", "west"], "public": True},
     }
 }

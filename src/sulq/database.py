@@ -37,7 +37,8 @@ if TYPE_CHECKING:
 
 DEFAULT_BINS = 20
 MOST_NUMBERS = 300_000  # in the answer to one question
-MUCH_NOISE = 64  # numbers, from which on drawing them takes as long as starting a thread
+MUCH_NOISE = 64  # numbers, and
+MANY_ROWS = 100_000  # rows, from which on noise is drawn while the rows are read
 
 
 @dataclass(frozen=True, slots=True)
@@ -172,7 +173,7 @@ class Database:
     def _ask(self, bundles: list[list[Query]], request_id: str | None) -> list[list[Answer]]:
         """Each bundle is one question of the ledger: one price, one charge, one stored answer."""
         asked = [self._priced(queries) for queries in bundles]
-        charges, stored = self._charge(asked, request_id)  # durable from here on
+        charges, stored, left = self._charge(asked, request_id)  # durable from here on
         first = {b.text: b for b in reversed(asked)}  # equal questions are one
         missing = {text: b for text, b in first.items() if stored[text] is None}
         if missing:
@@ -184,7 +185,7 @@ class Database:
             }
             kept = self._ledger.record([(charges[text].number, a) for text, a in noisy.items()])
             stored |= dict(zip(noisy, kept, strict=True))  # the first answer recorded wins
-        _, _, remaining = self._ledger.budget()
+        remaining = self._ledger.budget()[2] if left is None else left
         return [b.answers(json.loads(stored[b.text] or ""), remaining) for b in asked]
 
     def _sums_and_noise(
@@ -192,7 +193,8 @@ class Database:
     ) -> tuple[list[list[list[int]]], dict[Law, Iterator[int]]]:
         """Exact sums, and the noise for them; much noise is drawn while the rows are read."""
         checked = [c for b in bundles for c, _ in b.parts]
-        if sum(c.shape[0] for c in checked) < MUCH_NOISE:
+        few = sum(c.shape[0] for c in checked) < MUCH_NOISE
+        if few and self._engine.rows < MANY_ROWS:
             return self._sums(checked), self._drawn(bundles)
         with ThreadPoolExecutor(max_workers=1) as aside:
             noise = aside.submit(self._drawn, bundles)
@@ -234,8 +236,10 @@ class Database:
 
     def _charge(
         self, asked: list[Bundle], request_id: str | None
-    ) -> tuple[dict[str, Charge], dict[str, str | None]]:
-        """Pay for what is not paid yet; give the charges and the answers already stored."""
+    ) -> tuple[dict[str, Charge], dict[str, str | None], int | None]:
+        """Pay for what is not paid yet; give the charges, the answers already stored and, if
+        all of it was new, what is left.
+        """
         from sulq.ledger import Request
 
         self._guard.check()
@@ -251,9 +255,11 @@ class Database:
         found = {b.text: self._ledger.find(b.text) for b in asked}
         stored = {text: known[1] if known else None for text, known in found.items()}
         if request_id is None and all(found.values()):
-            return {text: known[0] for text, known in found.items() if known}, stored
-        charges = self._ledger.charge(requests)
-        return {c.query: c for c in charges}, stored
+            return {text: known[0] for text, known in found.items() if known}, stored, None
+        new = request_id is None and not any(found.values())
+        charges = self._ledger.charge(requests, new=new)
+        left = min(c.remaining for c in charges) if new and charges else None
+        return {c.query: c for c in charges}, stored, left
 
     def _drawn(self, bundles: list[Bundle]) -> dict[Law, Iterator[int]]:
         """All the noise a batch needs, each law's in one go."""

@@ -16,6 +16,7 @@ from sulq.errors import QueryNotAllowed
 from sulq.schema import Schema
 from sulq.tree import PARTS, Node, call, column, literal
 
+BRACKETS = re.compile(r"[()\[\]{}]")
 MAX_TEXT = 10_000
 MAX_NESTING = 50
 MAX_DEPTH = 100
@@ -73,11 +74,15 @@ def check_size(text: Any, most: int = MAX_TEXT) -> None:
         raise QueryNotAllowed(f"{text!r}: want a SQL expression as text.")
     if len(text) > most:
         raise QueryNotAllowed(f"{len(text):,} characters of SQL, at most {most:,}.")
-    if "\x00" in text or any("\ud800" <= c <= "\udfff" for c in text):
+    try:
+        whole = "\x00" not in text and bool(text.encode())
+    except UnicodeEncodeError:
+        whole = False
+    if not whole:
         raise QueryNotAllowed("the text holds a NUL or half a character, which no row can hold.")
     depth = deepest = 0
-    for c in text:
-        depth += (c in "([{") - (c in ")]}")
+    for bracket in BRACKETS.findall(text):
+        depth += 1 if bracket in "([{" else -1
         deepest = max(deepest, depth)
     if deepest > MAX_NESTING:
         raise QueryNotAllowed(f"brackets nested {deepest:,} deep, at most {MAX_NESTING}.")
@@ -95,7 +100,7 @@ class _Reader:
         reader = READERS.get(type(e).__name__)
         if reader is None:
             raise self.refuse(e)
-        known = READ_PARTS | SPECIAL_PARTS.get(type(e).__name__, set())
+        known = SPECIAL_PARTS.get(type(e).__name__, READ_PARTS)
         for part, value in e.args.items():
             if value and part not in known:  # never read past what changes the meaning
                 raise QueryNotAllowed(
@@ -376,6 +381,7 @@ SPECIAL_PARTS = {
     "TryCast": {"to", "safe"},
     "WidthBucket": {"min_value", "max_value", "num_buckets"},
 }
+SPECIAL_PARTS = {kind: READ_PARTS | parts for kind, parts in SPECIAL_PARTS.items()}
 
 HINTS = {
     "count": "Aggregates belong in db.count, db.sum, db.mean or a query's values.",

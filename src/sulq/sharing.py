@@ -29,7 +29,7 @@ from sulq.schema import Column, Schema
 
 FEWEST = 4  # a smaller batch is asked as it is
 MOST_CELLS = 1_500
-ROUNDS = 2
+ROUNDS = 1
 NEGLIGIBLE = 1e-5  # a histogram with less of the weight than this is left out
 LARGE = 2 * 10**7  # multiplications
 

@@ -137,11 +137,11 @@ def _node(
 ) -> Node:  # fmt: skip
     if op in COMMUTATIVE:
         args = tuple(sorted(args, key=lambda a: a.text))
-    size = 1 + sum(a.size for a in args)
+    size = 1 + sum([a.size for a in args])
     if size > MAX_NODES:
         raise QueryNotAllowed(f"the expression has more than {MAX_NODES:,} parts; split it.")
     extra = "" if value is None else f" {value!r}"
-    text = f"({op}{extra} {' '.join(a.text for a in args)})"
+    text = f"({op}{extra} {' '.join([a.text for a in args])})"
     return Node(op, args, value, kind, low, high, nullable, text, size)
 
 

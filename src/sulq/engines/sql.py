@@ -147,7 +147,7 @@ class Writer:
             f"WHEN {name} > {high} AND NOT isnan({name}) THEN {high} "
             f"WHEN {name} < {low} THEN {low} ELSE {missing} END"
         )
-        return clamped if value is None else _steps(clamped, factor)
+        return clamped if value is None else _steps(clamped, value)
 
     def _date(self, c: Column, name: str) -> str:
         if self.physical[c.name] == "TIMESTAMP_NS":  # a cast would round up to the next day
@@ -271,7 +271,7 @@ class Writer:
             return self._number(self.schema[value.node.value], value)
         factor = 2.0**value.scale
         low, high = (f"CAST('{end / factor!r}' AS DOUBLE)" for end in (value.low, value.high))
-        steps = _steps(x, factor)
+        steps = _steps(x, value)
         return (
             f"CASE WHEN ({x}) <= {low} THEN {value.low} WHEN ({x}) >= {high} THEN {value.high} "
             f"ELSE {_present(value.node, steps, least)} END"
@@ -283,9 +283,11 @@ def place(words: tuple[Any, ...], sql: str) -> str:
     return f"(list_position([{', '.join(text(w) for w in words)}], {sql}) - 1)"
 
 
-def _steps(sql: str, factor: float) -> str:
+def _steps(sql: str, value: Value) -> str:
     """A number in steps of its grid; the cast rounds to nearest, halves to even."""
-    return f"CAST(({sql}) * CAST('{factor!r}' AS DOUBLE) AS BIGINT)"
+    narrow = value.low > -(2**31) and value.high < 2**31  # and small numbers add up faster
+    kind = "INTEGER" if narrow and value.node.op == "column" else "BIGINT"
+    return f"CAST(({sql}) * CAST('{2.0**value.scale!r}' AS DOUBLE) AS {kind})"
 
 
 def _present(node: Node, sql: str, least: int) -> str:

@@ -191,24 +191,27 @@ class Ledger:
         number, charge, answer = row
         return as_charge(number, charge), None if answer is None else _answer_in(answer)
 
-    def charge(self, requests: Sequence[Request]) -> list[Charge]:
+    def charge(self, requests: Sequence[Request], *, new: bool = False) -> list[Charge]:
         """Pay for all of them or for none; durable when it returns.
 
         A question already charged, or asked again with the same request id, pays nothing.
+        `new` says that `find` has just found none of them, so that looking twice is saved.
         """
         requests = [normal(request, self.cells) for request in requests]
-        with self._reading() as connection:
-            head = read_head(connection)
-            known = look_up(connection, requests)
-        if known.covers(requests):
-            return known.charges_of(requests)
+        head = known = None
+        if not new:
+            with self._reading() as connection:
+                head = read_head(connection)
+                known = look_up(connection, requests)
+            if known.covers(requests):
+                return known.charges_of(requests)
         with self._writing() as page:
             if page.head.epoch != self._epoch:
                 raise SourceChanged(
                     f"{self.name!r} was refreshed by another process. Nothing was charged. "
                     "Open the database again to ask about the new rows."
                 )
-            if page.head != head:  # another process charged since
+            if known is None or page.head != head:  # another process charged since
                 known = look_up(page.connection, requests)
             pay(page, requests, known, total=self.total, name=self.name)
         return known.charges_of(requests)
