@@ -10,10 +10,9 @@ import warnings
 
 import numpy as np
 import pytest
+from sklearn import datasets
 
 from sulq.learn import PCA, KMeans, LinearRegression, Perceptron
-
-datasets = pytest.importorskip("sklearn.datasets")
 
 # Iris in centimetres, digits 0 to 16, diabetes standardised columns within +-0.2.
 IRIS = (0.0, 10.0)

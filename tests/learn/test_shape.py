@@ -29,14 +29,14 @@ def test_parameters_are_kept_unchanged(kind):
 
 @pytest.mark.parametrize("kind", ALL)
 def test_clone(kind):
-    sklearn = pytest.importorskip("sklearn.base")
+    from sklearn import base as sklearn
+
     model = kind(epsilon=2.0, bounds=(0, 5))
     assert sklearn.clone(model).get_params() == model.get_params()
 
 
 def test_pipeline_and_cross_validation():
     """PCA before a perceptron; each fold is one promise."""
-    pytest.importorskip("sklearn")
     from sklearn.model_selection import cross_val_score
     from sklearn.pipeline import make_pipeline
 
