@@ -29,7 +29,8 @@ from sulq.schema import Column, Schema
 
 FEWEST = 4  # a smaller batch is asked as it is
 MOST_CELLS = 1_500
-ROUNDS = 1
+WIDER = 2  # each histogram has cells this many times as wide as the one before
+ROUNDS = 2
 NEGLIGIBLE = 1e-5  # a histogram with less of the weight than this is left out
 LARGE = 2 * 10**7  # multiplications
 
@@ -158,12 +159,12 @@ def _widths(names: tuple[str, ...], schema: Schema) -> list[Any]:
     if not whole:
         return [finest]
     widest = max(whole, key=lambda c: c.high - c.low)
-    out, step = [finest], 2
+    out, step = [finest], WIDER
     while step < widest.high - widest.low + 1:
         edges = (*range(widest.low, widest.high, step), widest.high)
         wide = Bins(widest.name, edges if len(edges) > 1 else (widest.low, widest.high))
         out.append(tuple(wide if c is widest else _axis(c) for c in columns))
-        step *= 2
+        step *= WIDER
     return out
 
 
