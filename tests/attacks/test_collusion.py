@@ -164,8 +164,9 @@ def test_control_a_ledger_that_forgets_cells_is_caught():
     from dataclasses import replace
 
     def forgetful(charge):
-        return lambda requests: charge(
-            [replace(r, cells=r.cells[:1] if r.cells is not None else None) for r in requests]
+        return lambda requests, **how: charge(
+            [replace(r, cells=r.cells[:1] if r.cells is not None else None) for r in requests],
+            **how,
         )
 
     assert max(spent_on_each_row(forgetful)[0]) > T
