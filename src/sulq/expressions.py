@@ -18,14 +18,23 @@ from sulq.tree import PARTS, Node, call, column, literal
 
 BRACKETS = re.compile(r"[()\[\]{}]")
 MAX_TEXT = 10_000
+SHORT = 300  # characters of an expression worth keeping
 MAX_NESTING = 50
 MAX_DEPTH = 100
 
 
-@lru_cache(maxsize=4096)
 def parse(text: str, schema: Schema) -> Node:
     """Read one scalar expression over the schema's columns, or refuse it."""
+    short = isinstance(text, str) and len(text) <= SHORT
+    return (_short if short else _parsed)(text, schema)
+
+
+def _parsed(text: str, schema: Schema) -> Node:
     return _Reader(schema, text).read(syntax(text))
+
+
+# Looking is free, so what is kept must stay small whatever an analyst looks at.
+_short = lru_cache(maxsize=2048)(_parsed)
 
 
 def predicate(text: str, schema: Schema) -> Node:

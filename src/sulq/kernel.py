@@ -674,7 +674,7 @@ def true_cells(node: Node, schema: Schema) -> tuple[int, ...]:
     return tuple(np.flatnonzero(batch.true(node)).tolist())
 
 
-@lru_cache(maxsize=256)
+@lru_cache(maxsize=16)
 def reachable(node: Node, schema: Schema) -> tuple[Any, ...] | None:
     """Every value an expression over few-valued columns can have; None where it may be missing.
 

@@ -177,3 +177,24 @@ def test_nothing_of_another_type_has_the_same_canonical_text():
     db = database()
     texts = {db._check(Query((e,))).text for e in ("null + age", "cast(null as double) + age")}
     assert len(texts) == 2
+
+
+def test_looking_at_large_questions_keeps_nothing():
+    """Prices are free: what they leave behind must stay small, or memory is for the taking."""
+    from sulq import database, expressions
+
+    db = database_with_key()
+    kept = database._small.cache_info().currsize, expressions._short.cache_info().currsize
+    for seed in range(3):
+        db.price(Query(by=Blocks(seed, 50_000)))
+        db.price(Query(rows=Rows.blocks(seed, 50_000)))
+        db.price(Query(where=f"age in ({', '.join(str(i) for i in range(seed, seed + 200))})"))
+    assert (database._small.cache_info().currsize, expressions._short.cache_info().currsize) == kept
+    db.price(Query(where="age > 41 and smoker"))  # control: a small one is kept
+    assert database._small.cache_info().currsize == kept[0] + 1
+
+
+def database_with_key():
+    db = database()
+    db.price(Query(where="age > 40"))  # what every price reads is read
+    return db

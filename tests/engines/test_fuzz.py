@@ -19,9 +19,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import sulq
-from sulq import kernel, tree
+from sulq import expressions, kernel, tree
 from sulq.check import check
-from sulq.expressions import parse, predicate
+from sulq.expressions import predicate
 from sulq.kernel import Batch
 from sulq.price import tariff_of
 from sulq.promise import Promise
@@ -639,10 +639,10 @@ def test_a_wrong_interval_is_seen(world, monkeypatch):
     ):
         assert _fails(world, text.replace("1", "3")) == ""
         monkeypatch.setitem(tree.FUNCTIONS, "mul", tree.Function(wrong, ""))
-        parse.cache_clear()
+        expressions._short.cache_clear()
         assert seen in _fails(world, text)
         monkeypatch.setitem(tree.FUNCTIONS, "mul", tree.Function(right, ""))
-        parse.cache_clear()
+        expressions._short.cache_clear()
 
 
 def test_a_value_off_its_bounds_is_seen(world):
