@@ -13,7 +13,7 @@ import duckdb
 import polars as pl
 
 import sulq
-from benchmarks.corridor import thresholds
+from benchmarks.corridor import forget, thresholds
 from benchmarks.data import SCHEMA, people, two_columns
 from benchmarks.measure import Line, in_turn
 from sulq.opening import encode
@@ -40,8 +40,8 @@ def counts(folder: Path) -> Iterator[Line]:
 
     def ours() -> None:
         t = next(turn)
-        db._engine.forget()  # type: ignore[attr-defined]
-        db.ask([sulq.Query(["1"], where=f"age between {a} and {b} and smoker and {t} = {t}")
+        forget(db)
+        db.ask([sulq.Query(["1"], where=f"age between {a} and {b} and smoker")
                 for a, b in thresholds(t)])  # fmt: skip
 
     def polars() -> None:

@@ -37,7 +37,7 @@ class CheckedQuery:
 
     text: str  # canonical
     rows: Node | None  # public predicate: who is in S
-    sample: tuple[int, int, int] | None  # a, b, threshold of the block arithmetic
+    sample: tuple[int, ...] | None  # c3, c2, c1, c0 and threshold of the block arithmetic
     where: Node | None  # private predicate: part of the values
     axes: tuple[Axis, ...]
     values: tuple[Value, ...] | Dense
@@ -123,7 +123,10 @@ def _split(query: Query, schema: Schema) -> tuple[Node | None, tuple[int, ...] |
         public += _terms(node)
     private: list[Node] = []
     if query.where is not None:
-        for term in _terms(predicate(query.where, schema)):
+        whole = predicate(query.where, schema)
+        if not public and not any(schema[n].public for n in whole.columns()):
+            return None, None, whole
+        for term in _terms(whole):
             names = term.columns()
             open_to_all = bool(names) and all(schema[n].public for n in names)
             (public if open_to_all else private).append(term)

@@ -137,16 +137,18 @@ class Database:
         share=False asks each by itself.
         """
         if isinstance(query, Query):
-            return self._ask([[query]], request_id)[0][0]
+            return self._ask([self._priced([query])], request_id)[0][0]
         if isinstance(query, str) or not isinstance(query, Iterable):
             raise QueryNotAllowed(f"{shorten(repr(query))}: want a sulq.Query or a list of them.")
         queries = list(query)
-        plan = self._shared(queries) if share else None
-        if plan is not None:
-            return plan.answers(self._ask([list(plan.queries)], request_id)[0])
-        return [answers[0] for answers in self._ask([[q] for q in queries], request_id)]
+        shared = self._shared(queries) if share else None
+        if shared is not None:
+            plan, bundle = shared
+            return plan.answers(self._ask([bundle], request_id)[0])
+        asked = [self._priced([q]) for q in queries]
+        return [answers[0] for answers in self._ask(asked, request_id)]
 
-    def _shared(self, queries: list[Query]) -> Shared | None:
+    def _shared(self, queries: list[Query]) -> tuple[Shared, Bundle] | None:
         """A plan for the whole batch that costs less than asking each by itself."""
         if self.promise.noise != "gaussian" or self.pricing != "geometry":
             return None
@@ -158,21 +160,22 @@ class Database:
             return None
         # Plain counts over everybody all have one price.
         alone = len({c.text for c in checked}) * self._tariff(checked[0]).price.micro
-        return plan if self._priced(list(plan.queries)).price.micro < alone else None
+        bundle = self._priced(list(plan.queries))
+        return (plan, bundle) if bundle.price.micro < alone else None
 
     def sql(self, text: str, *, request_id: str | None = None) -> Table:
         """Answer one SELECT: every declared group, each number with a low and high beside it."""
         statement = self._statement(text)
-        return statement.table(self._ask([list(statement.queries)], request_id)[0])
+        bundle = self._priced(list(statement.queries))
+        return statement.table(self._ask([bundle], request_id)[0])
 
     def _statement(self, text: str) -> Statement:
         from sulq.sql import compile_statement
 
         return compile_statement(text, self.schema, self.name, self.promise.noise)
 
-    def _ask(self, bundles: list[list[Query]], request_id: str | None) -> list[list[Answer]]:
+    def _ask(self, asked: list[Bundle], request_id: str | None) -> list[list[Answer]]:
         """Each bundle is one question of the ledger: one price, one charge, one stored answer."""
-        asked = [self._priced(queries) for queries in bundles]
         charges, stored, left = self._charge(asked, request_id)  # durable from here on
         first = {b.text: b for b in reversed(asked)}  # equal questions are one
         missing = {text: b for text, b in first.items() if stored[text] is None}
@@ -424,9 +427,9 @@ class Database:
         if not isinstance(query, Iterable):
             raise QueryNotAllowed(f"{shorten(repr(query))}: want a sulq.Query or a list of them.")
         queries = list(query)
-        plan = self._shared(queries)
-        if plan is not None:
-            return self._priced(list(plan.queries)).price
+        shared = self._shared(queries)
+        if shared is not None:
+            return shared[1].price
         distinct = {c.text: c for c in (self._check(q) for q in queries)}
         return sum((self._tariff(c).price for c in distinct.values()), Price(0))
 

@@ -106,15 +106,15 @@ class _Reader:
         self.depth = 0
 
     def read(self, e: Any) -> Node:
-        reader = READERS.get(type(e).__name__)
+        kind = type(e).__name__
+        reader = READERS.get(kind)
         if reader is None:
             raise self.refuse(e)
-        known = SPECIAL_PARTS.get(type(e).__name__, READ_PARTS)
-        for part, value in e.args.items():
-            if value and part not in known:  # never read past what changes the meaning
+        for part in e.args.keys() - SPECIAL_PARTS.get(kind, READ_PARTS):
+            if e.args[part]:  # never read past what changes the meaning
                 raise QueryNotAllowed(
-                    f"{shorten(self.text)!r}: {type(e).__name__.lower()} with {part!r} is not "
-                    "allowed in a row function."
+                    f"{shorten(self.text)!r}: {kind.lower()} with {part!r} is not allowed in a "
+                    "row function."
                 )
         self.depth += 1
         if self.depth > MAX_DEPTH:

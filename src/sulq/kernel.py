@@ -55,17 +55,20 @@ class Batch:
 
     def evaluate(self, node: Node) -> Vector:
         """The value of a row function on every row; equal parts are computed once."""
-        if node.text not in self._known or node.op == "literal":
+        with np.errstate(all="ignore"):
+            return self._evaluate(node)
+
+    def _evaluate(self, node: Node) -> Vector:
+        if node.op == "literal":
+            return constant(node, self.rows)
+        found = self._known.get(node.text)
+        if found is None:
             if node.op == "column":
                 found = self.column(node.value)
-            elif node.op == "literal":
-                return constant(node, self.rows)
             else:
-                args = [self.evaluate(a) for a in node.args]
-                with np.errstate(all="ignore"):
-                    found = OPERATIONS[node.op](node, *args)
+                found = OPERATIONS[node.op](node, *[self._evaluate(a) for a in node.args])
             self._known[node.text] = found
-        return self._known[node.text]
+        return found
 
     def true(self, node: Node | None) -> NDArray[np.bool_]:
         """Where a predicate holds; missing is not true."""
@@ -422,11 +425,15 @@ def key_numbers(array: Any, key: Column) -> NDArray[np.int64]:
     return np.where(raw.valid, found, 0)
 
 
-def hashed(batch: Batch, a: int, b: int) -> NDArray[np.int64]:
-    """(a*k + b) mod (2^31 - 1) of every row's key."""
+def hashed(batch: Batch, numbers: Sequence[int]) -> NDArray[np.int64]:
+    """(c3*k^3 + c2*k^2 + c1*k + c0) mod (2^31 - 1) of every row's key."""
     key = batch.schema.key
     assert key is not None
-    return np.asarray((a * key_numbers(batch.raw[key.name], key) + b) % PRIME)
+    k = key_numbers(batch.raw[key.name], key)
+    found = np.full(len(k), numbers[0], dtype=np.int64)
+    for c in numbers[1:]:
+        found = (found * k + c) % PRIME
+    return found
 
 
 def scaled(batch: Batch, columns: tuple[str, ...]) -> NDArray[np.float64]:
@@ -474,8 +481,8 @@ def _bin_cells(axis: Axis, batch: Batch) -> NDArray[np.int64]:
 
 
 def _block_cells(axis: Axis, batch: Batch) -> NDArray[np.int64]:
-    a, b, count = axis.detail
-    return np.asarray(hashed(batch, a, b) % count)
+    *numbers, count = axis.detail
+    return np.asarray(hashed(batch, numbers) % count)
 
 
 def _nearest_cells(axis: Axis, batch: Batch) -> NDArray[np.int64]:
@@ -562,8 +569,8 @@ def add_batch(
     """Add one batch's contributions; `counts` says how many rows each stands for."""
     member = batch.true(query.rows) & batch.true(query.where)
     if query.sample is not None:
-        a, b, threshold = query.sample
-        member &= hashed(batch, a, b) < threshold
+        *numbers, threshold = query.sample
+        member &= hashed(batch, numbers) < threshold
     cells = np.zeros(batch.rows, dtype=np.int64)
     for axis in query.axes:
         cells = cells * len(axis.labels) + cell_numbers(axis, batch)

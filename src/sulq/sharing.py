@@ -32,7 +32,6 @@ MOST_CELLS = 1_500
 WIDER = 2  # each histogram has cells this many times as wide as the one before
 ROUNDS = 2
 NEGLIGIBLE = 1e-5  # a histogram with less of the weight than this is left out
-LARGE = 2 * 10**7  # multiplications
 
 Array = NDArray[np.float64]
 
@@ -49,13 +48,13 @@ class Shared:
 
     def answers(self, found: list[Answer]) -> list[Answer]:
         """The counts, each with its own error."""
-        inverse = _inverse(self.weights, self.levels)
+        reach = _through(self.work, self.weights, self.levels)
         heard = np.zeros(self.work.shape[1])
         for weight, level, answer in zip(self.weights, self.levels, found, strict=True):
             heard += weight * answer.values[:, 0][level]
-        counts = self.work @ (inverse @ heard)
+        counts = reach @ heard
         unit = found[0].stds[0][0] * math.sqrt(self.weights[0])  # std of weight 1
-        stds = unit * np.sqrt((_through(self.work, inverse) * self.work).sum(axis=1))
+        stds = unit * np.sqrt((reach * self.work).sum(axis=1))
         price = sum((a.price for a in found), Price(0))
         share = Price(math.ceil(price.micro / len(counts)))
         names = " x ".join(self.columns) or "all rows"
@@ -103,7 +102,9 @@ def share(
     used = _used(work, levels[-1])
     if not used.any():
         return None  # nothing declared can satisfy any of them
-    work, levels = work[:, used], [level[used] for level in levels]
+    order = np.lexsort(levels)  # by the coarsest cell first: every cell's parts stand together
+    order = order[used[order]]
+    work, levels = work[:, order], [level[order] for level in levels]
     best, variance = _best_weights(work, levels)
     best[0] = max(best[0], 2 * NEGLIGIBLE)  # the finest one stays: it keeps it solvable
     keep = [i for i, w in enumerate(best) if w > NEGLIGIBLE]
@@ -189,30 +190,32 @@ def _cells(query: CheckedQuery, batch: Batch) -> NDArray[np.int64]:
     return cells
 
 
-def _inverse(weights: Any, levels: Any) -> Array:
-    """The inverse of the Gram matrix, one answer cell after the other.
+def _steps(weights: Any, levels: Any) -> list[tuple[Array, Array, NDArray[np.intp]]]:
+    """The inverse of the Gram matrix, written as one correction per coarser histogram.
 
-    The histograms are nested, so adding a cell is a rank-one update within it
-    (Sherman-Morrison), and the whole costs about as much as writing the result down.
+    The cells stand in an order that keeps every answer cell together. Adding histogram l is a
+    rank-one update within each of its cells (Sherman-Morrison), and the histograms are nested,
+    so with u the row sums of the inverse so far, x G^-1 loses c u (u . x) in each cell, and
+    the row sums become u / (1 + w sum u).
     """
-    size = len(levels[0])
-    inverse = np.diag(np.full(size, 1.0 / weights[0]))  # every cell is its own in the finest
+    u = np.full(len(levels[0]), 1.0 / weights[0])  # every cell is its own in the finest
+    out = []
     for weight, level in zip(weights[1:], levels[1:], strict=True):
-        order = np.argsort(level, kind="stable")
-        for members in np.split(order, np.flatnonzero(np.diff(level[order])) + 1):
-            first, last = int(members[0]), int(members[-1]) + 1
-            together = last - first == len(members)  # neighbours, as mostly: no copy is made
-            where = np.s_[first:last, first:last] if together else np.ix_(members, members)
-            u = inverse[where].sum(axis=1)
-            inverse[where] -= u[:, None] * (u * (weight / (1.0 + weight * u.sum())))
-    return inverse
+        first = np.diff(level, prepend=-1) != 0
+        starts, cell = np.flatnonzero(first), np.cumsum(first) - 1
+        grown = (1.0 + weight * np.add.reduceat(u, starts))[cell]
+        out.append((u, u * (weight / grown), starts))
+        u = u / grown
+    return out
 
 
-def _through(work: Array, inverse: Array) -> Array:
-    """work @ inverse. BLAS pays off for large ones only: its threads wait for each other."""
-    if work.size * len(inverse) > LARGE:
-        return np.asarray(work @ inverse)
-    return np.asarray(np.einsum("ij,jk->ik", work, inverse))
+def _through(work: Array, weights: Any, levels: Any) -> Array:
+    """work G^-1, row by row, without writing G^-1 down."""
+    out = work * (1.0 / weights[0])
+    for u, scaled, starts in _steps(weights, levels):
+        sizes = np.diff(starts, append=work.shape[1])
+        out -= np.repeat(np.add.reduceat(work * u, starts, axis=1), sizes, axis=1) * scaled
+    return out
 
 
 def _best_weights(work: Array, levels: Any) -> tuple[Array, float]:
@@ -224,21 +227,14 @@ def _best_weights(work: Array, levels: Any) -> tuple[Array, float]:
     weights = np.ones(len(levels))
     weights[0] = max(len(levels) / 2, 1.0)  # near the best for ranges
     weights = weights / weights.sum()
-    orders = [np.argsort(level, kind="stable") for level in levels]
-    starts = [
-        np.flatnonzero(np.diff(level[o], prepend=-1))
-        for level, o in zip(levels, orders, strict=True)
-    ]
+    starts = [np.flatnonzero(np.diff(level, prepend=-1)) for level in levels]
     for _ in range(ROUNDS):
-        reach = _through(work, _inverse(weights, levels))
-        gains = [
-            (np.add.reduceat(reach[:, o], s, axis=1) ** 2).sum()
-            for o, s in zip(orders, starts, strict=True)
-        ]
+        reach = _through(work, weights, levels)
+        gains = [(np.add.reduceat(reach, s, axis=1) ** 2).sum() for s in starts]
         weights = weights * np.sqrt(gains)
         weights = weights / weights.sum()
         weights[0] = max(weights[0], 1e-6)  # the finest one keeps it solvable
-    found = float((_through(work, _inverse(weights, levels)) * work).sum(axis=1).mean())
+    found = float((_through(work, weights, levels) * work).sum(axis=1).mean())
     finest = float((work * work).sum(axis=1).mean())
     if found < finest:
         return np.asarray(weights), found

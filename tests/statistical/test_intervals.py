@@ -240,9 +240,9 @@ def test_shared_counts_are_unbiased_with_honest_stds():
     queries = list(ranges(40, seed=8))
     truth = np.array([a.value for a in opened(table, SCHEMA).ask(queries, share=False)])
     db = loud(table, epsilon=2.0, queries=100)
-    plan = db._shared(queries)
-    assert plan is not None
-    bundle = db._priced(list(plan.queries))
+    shared = db._shared(queries)
+    assert shared is not None
+    plan, bundle = shared
     exact = db._sums([c for c, _ in bundle.parts])
     runs, errors = 400, []
     for _ in range(runs):
