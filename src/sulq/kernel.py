@@ -19,7 +19,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from sulq.check import CheckedQuery
-from sulq.partition import DENSE, PRIME, Axis
+from sulq.dense import ROWS, add_dense, nearest_cells, scaled, side_cells
+from sulq.partition import PRIME, Axis
 from sulq.schema import LARGEST, Column, Schema
 from sulq.tree import HUGE, MAX_LENGTH, Node, days
 from sulq.values import Dense, Value
@@ -45,6 +46,7 @@ class Batch:
         self.rows = rows
         self.schema = schema
         self._read: dict[str, Vector] = {}
+        self._scaled: dict[tuple[tuple[str, ...], int], NDArray[np.float64]] = {}
         self._known: dict[str, Vector] = {}
 
     def column(self, name: str) -> Vector:
@@ -52,6 +54,12 @@ class Batch:
         if name not in self._read:
             self._read[name] = read(self.raw[name], self.schema[name])
         return self._read[name]
+
+    def scaled(self, columns: tuple[str, ...], centre: int = 0) -> NDArray[np.float64]:
+        """Columns x rows on [0, 1], in whole steps less the centre; not to be written to."""
+        if (columns, centre) not in self._scaled:
+            self._scaled[columns, centre] = scaled(self, columns, centre)
+        return self._scaled[columns, centre]
 
     def evaluate(self, node: Node) -> Vector:
         """The value of a row function on every row; equal parts are computed once."""
@@ -436,18 +444,6 @@ def hashed(batch: Batch, numbers: Sequence[int]) -> NDArray[np.int64]:
     return found
 
 
-def scaled(batch: Batch, columns: tuple[str, ...]) -> NDArray[np.float64]:
-    """Columns on [0, 1] as whole steps of 2**-DENSE; missing is the middle."""
-    out = np.empty((batch.rows, len(columns)))
-    for i, name in enumerate(columns):
-        found, column = batch.column(name), batch.schema[name]
-        low, high = (0, 1) if column.type == "boolean" else (column.low, column.high)
-        unit = (found.data.astype(np.float64) - low) / (float(high) - low)
-        steps = np.floor(np.clip(unit, 0.0, 1.0) * 2**DENSE + 0.5)
-        out[:, i] = np.where(found.valid, steps, 2 ** (DENSE - 1))
-    return out
-
-
 def cell_numbers(axis: Axis, batch: Batch) -> NDArray[np.int64]:
     """Which cell of the axis each row is in."""
     return AXES[axis.kind](axis, batch)
@@ -485,23 +481,6 @@ def _block_cells(axis: Axis, batch: Batch) -> NDArray[np.int64]:
     return np.asarray(hashed(batch, numbers) % count)
 
 
-def _nearest_cells(axis: Axis, batch: Batch) -> NDArray[np.int64]:
-    # |y - c|^2 = |y|^2 - 2 y.c + |c|^2 in whole numbers below 2^53, so any order is exact.
-    centres = np.array(axis.detail, dtype=np.float64)
-    y, lengths2 = scaled(batch, axis.columns), (centres**2).sum(axis=1)
-    cells = np.empty(batch.rows, dtype=np.int64)
-    step = max(1, 2**22 // len(centres))  # rows at a time, so that memory stays small
-    for i in range(0, batch.rows, step):
-        cells[i : i + step] = (lengths2 - 2.0 * (y[i : i + step] @ centres.T)).argmin(axis=1)
-    return cells
-
-
-def _side_cells(axis: Axis, batch: Batch) -> NDArray[np.int64]:
-    *weights, bias = axis.detail
-    reach = scaled(batch, axis.columns) @ np.array(weights, dtype=np.float64)
-    return np.asarray(reach + float(bias) * 2**DENSE > 0).astype(np.int64)
-
-
 def _leaf_cells(axis: Axis, batch: Batch) -> NDArray[np.int64]:
     cells = np.zeros(batch.rows, dtype=np.int64)
     for number, path in reversed(list(enumerate(axis.detail))):  # the first that holds wins
@@ -514,24 +493,10 @@ AXES: dict[str, Callable[[Axis, Batch], NDArray[np.int64]]] = {
     "expression": _expression_cells,
     "bins": _bin_cells,
     "blocks": _block_cells,
-    "nearest": _nearest_cells,
-    "side": _side_cells,
+    "nearest": nearest_cells,
+    "side": side_cells,
     "leaf": _leaf_cells,
 }
-
-
-def clipped(y: NDArray[np.float64], norm: int | None) -> NDArray[np.float64]:
-    """Rows no longer than `norm` steps, rounded toward zero so that none grows."""
-    if norm is None:
-        return y
-    length2 = (y * y).sum(axis=1)
-    long = length2 > norm * norm
-    if not long.any():
-        return y
-    factor = norm / np.sqrt(length2[long]) * (1 - 2.0**-45)  # below the true quotient
-    y = y.copy()
-    y[long] = np.trunc(y[long] * factor[:, None])
-    return y
 
 
 class Matrix:
@@ -541,6 +506,8 @@ class Matrix:
         self.shape = shape
         self.total: dict[tuple[int, int], int] = {}
         self.seen: set[tuple[int, Any]] = set()
+        self.whole: NDArray[np.int64] | None = None  # of the last rows, not in the total yet
+        self.pending = 0  # how many rows these are
 
     def see(self, cell: int, name: Any) -> None:
         """Count a person once in a cell."""
@@ -555,8 +522,24 @@ class Matrix:
                 if x:
                     self.total[cell, j] = self.total.get((cell, j), 0) + int(x)
 
+    def add_whole(self, cells: Any, values: NDArray[np.float64], rows: int) -> None:
+        """Add whole numbers that are at most 2^33 for each of `rows` rows."""
+        if self.whole is None:
+            self.whole = np.zeros(self.shape, dtype=np.int64)
+        self.whole[cells] += values.astype(np.int64)
+        self.pending += rows
+        if self.pending > 2**28:  # long before 64 bits are full
+            self._settle()
+
+    def _settle(self) -> None:
+        if self.whole is not None:
+            present = np.flatnonzero(self.whole.any(axis=1))
+            self.add(present, self.whole[present])
+            self.whole, self.pending = None, 0
+
     def rows(self) -> list[list[int]]:
         """The whole matrix, empty cells as 0."""
+        self._settle()
         out = [[0] * self.shape[1] for _ in range(self.shape[0])]
         for (cell, j), x in self.total.items():
             out[cell][j] = x
@@ -578,7 +561,7 @@ def add_batch(
         if query.values.kind == "people":
             _add_people(query.values, batch, member, cells, matrix)
         else:
-            _add_dense(query.values, batch, member, cells, matrix)
+            add_dense(query.values, batch, member, cells, matrix)
         return
     columns = [grid(v, batch.evaluate(v.node))[member] for v in query.values]
     _add_columns(columns, cells[member], matrix, None if counts is None else counts[member])
@@ -624,28 +607,6 @@ def _add_people(dense: Dense, batch: Batch, member: Array, cells: Array, matrix:
         member = member & ~np.isnan(names)
     for cell, name in zip(cells[member].tolist(), names[member].tolist(), strict=True):
         matrix.see(cell, name)
-
-
-def _add_dense(dense: Dense, batch: Batch, member: Array, cells: Array, matrix: Matrix) -> None:
-    y = clipped(scaled(batch, dense.columns)[member] - dense.centre, dense.row_norm)
-    cells = cells[member]
-    present = np.unique(cells)
-    for cell in present.tolist():
-        own = y[cells == cell] if len(present) > 1 else y
-        parts = _sums(own) if dense.kind == "sums" else _products(own, dense.means)
-        matrix.add(np.array([cell]), np.array([parts], dtype=object))
-
-
-def _sums(y: NDArray[np.float64]) -> list[int]:
-    return [len(y), *(int(x) for x in y.sum(axis=0))]
-
-
-def _products(y: NDArray[np.float64], means: bool) -> list[int]:
-    # Whole numbers below 2^16 a side: a batch of 2^20 rows stays below 2^53 in any order.
-    square = y.T @ y
-    upper = square[np.triu_indices(y.shape[1])]
-    first = [int(x) for x in y.sum(axis=0)] if means else []
-    return first + [int(x) for x in upper]
 
 
 def needed_columns(query: CheckedQuery, schema: Schema) -> frozenset[str]:
@@ -742,6 +703,17 @@ def vectors_of(queries: Sequence[CheckedQuery], schema: Schema) -> int:
         roots += [] if isinstance(query.values, Dense) else [v.node for v in query.values]
         texts |= {node.text for root in roots if root is not None for node in root.walk()}
     return len(names) + len(texts)
+
+
+def batch_rows(queries: Sequence[CheckedQuery], schema: Schema) -> int:
+    """Rows per batch for these queries: what speaks of several columns wants small ones."""
+    if any(isinstance(q.values, Dense) or _is_dense(q) for q in queries):
+        return ROWS
+    return rows_at_most(vectors_of(queries, schema))
+
+
+def _is_dense(query: CheckedQuery) -> bool:
+    return any(a.kind in ("nearest", "side") for a in query.axes)
 
 
 def rows_at_most(width: int) -> int:

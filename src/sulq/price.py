@@ -11,12 +11,13 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 from fractions import Fraction
+from typing import NamedTuple
 
 from sulq.check import CheckedQuery
 from sulq.errors import MICRO, PromiseError, QueryNotAllowed, in_queries
 from sulq.noise import Law
 from sulq.promise import FEWEST_STEPS, Promise
-from sulq.values import Geometry
+from sulq.values import Geometry, Release
 
 PRICINGS = ("geometry", "paper")
 FURTHEST = 10**12  # how far a variance may be from R, either way
@@ -60,29 +61,51 @@ class Tariff:
 
 def tariff_of(query: CheckedQuery, promise: Promise, pricing: str = "geometry") -> Tariff:
     """What `query` costs under `promise`, and the noise that buys."""
-    multiples = tuple(_multiple(r.unit, r.weight2, promise) for r in query.releases)
-    units = [r.unit * m for r, m in zip(query.releases, multiples, strict=True)]
-    steps = tuple(r.step / m for r, m in zip(query.releases, multiples, strict=True))
-    dilation = _dilation(query, promise, units, steps)
-    laws = _laws(query, promise, units, dilation)
+    # Many numbers, few kinds of them: each kind is worked out once.
+    kinds = [_kind(r) for r in query.releases]
+    kept = dict(zip(kinds, query.releases, strict=True))
+    grids = [_grid(r, promise) for r in kept.values()]
+    dilation = _dilation(query, promise, grids)
+    laws = _laws(query, promise, grids, dilation)
     size = _size(query, promise, pricing) * _of_a_person(query, promise)
     if promise.noise == "laplace":
         amount = Fraction(0) if size == 0 else size / _root_down(dilation)
     else:
         amount = size / dilation
-    widths = tuple(
-        law.half_width(0.95) * float(step) for law, step in zip(laws, steps, strict=True)
-    )
-    return Tariff(Price(math.ceil(amount * MICRO), widths), multiples, laws, steps)
+    each = {
+        kind: (grid.multiple, law, grid.step, law.half_width(0.95) * float(grid.step))
+        for kind, grid, law in zip(kept, grids, laws, strict=True)
+    }
+    multiples, chosen, steps, widths = zip(*[each[kind] for kind in kinds], strict=True)
+    return Tariff(Price(math.ceil(amount * MICRO), widths), multiples, chosen, steps)
+
+
+class _Grid(NamedTuple):
+    """The grid of one kind of number: fine enough for its noise."""
+
+    multiple: int  # of its steps in one engine integer
+    step: Fraction  # in own units
+    unit: Fraction  # steps in one unit of the geometry
+    weight2: Fraction
+
+
+def _kind(r: Release) -> tuple[int, ...]:
+    """Equal for numbers with the same grid and noise; whole numbers are quick to look up."""
+    return (
+        *r.step.as_integer_ratio(), *r.unit.as_integer_ratio(), *r.weight2.as_integer_ratio(),
+    )  # fmt: skip
+
+
+def _grid(r: Release, promise: Promise) -> _Grid:
+    multiple = _multiple(r.unit, r.weight2, promise)
+    return _Grid(multiple, r.step / multiple, r.unit * multiple, r.weight2)
 
 
 def _laws(
-    query: CheckedQuery, promise: Promise, units: list[Fraction], dilation: Fraction
+    query: CheckedQuery, promise: Promise, grids: list[_Grid], dilation: Fraction
 ) -> tuple[Law, ...]:
     try:
-        return tuple(
-            promise.law(u, dilation / r.weight2) for u, r in zip(units, query.releases, strict=True)
-        )
+        return tuple(promise.law(g.unit, dilation / g.weight2) for g in grids)
     except PromiseError:
         if query.error is None:
             raise
@@ -138,15 +161,12 @@ def _multiple(unit: Fraction, weight2: Fraction, promise: Promise) -> int:
     return 1 if least <= 1 else math.isqrt(math.ceil(least) - 1) + 1
 
 
-def _dilation(
-    query: CheckedQuery, promise: Promise, units: list[Fraction], steps: tuple[Fraction, ...]
-) -> Fraction:
+def _dilation(query: CheckedQuery, promise: Promise, grids: list[_Grid]) -> Fraction:
     """Variance over R: 1, or what makes the widest number as exact as `error` asks."""
     if query.error is None:
         return Fraction(1)
     widest = max(
-        Fraction(promise.law(u, 1 / r.weight2).half_width(0.95)) * step
-        for u, r, step in zip(units, query.releases, steps, strict=True)
+        Fraction(promise.law(g.unit, 1 / g.weight2).half_width(0.95)) * g.step for g in grids
     )
     dilation: Fraction = (query.error / widest) ** 2
     if not Fraction(1, FURTHEST) <= dilation <= FURTHEST:

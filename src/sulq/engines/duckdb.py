@@ -15,6 +15,7 @@ import tempfile
 import threading
 import weakref
 from collections.abc import Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager, suppress
 from dataclasses import replace
 from pathlib import Path
@@ -27,7 +28,7 @@ from sulq.check import CheckedQuery
 from sulq.engines.base import Matrix, Progress
 from sulq.engines.sql import TooLong, Writer, place, quote, text
 from sulq.errors import EngineFailed, SchemaError
-from sulq.kernel import Batch, add_batch, needed_columns, rows_at_most, vectors_of
+from sulq.kernel import Batch, add_batch, batch_rows, needed_columns
 from sulq.kernel import Matrix as Gathered
 from sulq.schema import Schema
 from sulq.sources import Source, bind, check_quotes, csv_header
@@ -37,6 +38,8 @@ from sulq.values import Dense, Value, gridded
 
 CUBE_CELLS = 2**16  # a group-by this small is cheaper than many sums
 KEPT_CELLS = 2**20  # of all cubes kept together
+READ_ROWS = 2**17  # of a stream, at a time
+PLAIN = ("double", "int64", "int32")  # what DuckDB gives back as it got it
 SLOW_SECONDS = 1.0  # after this a scan shows its progress
 
 LOCKS = (
@@ -82,6 +85,7 @@ class DuckDBEngine:
         self._spill = tempfile.mkdtemp(prefix="sulq-")  # the owner's alone
         self._clean = weakref.finalize(self, shutil.rmtree, self._spill, ignore_errors=True)
         self._numbered = schema is not None and schema.unit is not None
+        self._frame: Any = None  # an Arrow table whose every row counts
         self._connection = self._open(source)
         stored = {
             row[0]: str(row[1])
@@ -148,6 +152,7 @@ class DuckDBEngine:
             connection = self._limited()
             if source.kind == "arrow":
                 frame = source.frame
+                self._frame = None if self._numbered else frame
                 if self._numbered:
                     frame = frame.append_column(PLACES["arrow"], [np.arange(frame.num_rows)])
                 connection.register("arrow_source", frame)
@@ -450,16 +455,27 @@ class DuckDBEngine:
 
     def _from_stream(self, queries: Sequence[CheckedQuery]) -> list[Matrix]:
         names = sorted(set().union(*(needed_columns(q, self.schema) for q in queries)))
-        columns = ", ".join(quote(n) for n in names) or "1 AS one"
         gathered = [Gathered(q.shape) for q in queries]
-        reader = self._connection.sql(f"SELECT {columns} FROM source").to_arrow_reader(
-            rows_at_most(vectors_of(queries, self.schema))
-        )
-        for part in reader:
+        for part in self._parts(names, batch_rows(queries, self.schema)):
             batch = Batch({n: part.column(n) for n in names}, part.num_rows, self.schema)
             for query, matrix in zip(queries, gathered, strict=True):
                 add_batch(query, batch, matrix)
         return [m.rows() for m in gathered]
+
+    def _parts(self, names: list[str], rows: int) -> Iterator[Any]:
+        """These columns of all rows, some rows at a time; the next are read meanwhile."""
+        if self._frame is not None and all(
+            str(self._frame.schema.field(n).type) in PLAIN for n in names
+        ):
+            yield from self._frame.select(names).to_batches(max_chunksize=rows)
+            return
+        columns = ", ".join(quote(n) for n in names) or "1 AS one"
+        reader = self._connection.sql(f"SELECT {columns} FROM source").to_arrow_reader(
+            max(rows, READ_ROWS)
+        )
+        for part in ahead(iter(reader)):
+            for start in range(0, part.num_rows, rows):
+                yield part.slice(start, rows)
 
     # Progress of long scans.
 
@@ -486,6 +502,15 @@ class DuckDBEngine:
         finally:
             done.set()
             watcher.join()
+
+
+def ahead(items: Iterator[Any]) -> Iterator[Any]:
+    """The same items, each fetched while the one before is worked on."""
+    with ThreadPoolExecutor(max_workers=1) as aside:
+        coming = aside.submit(next, items, None)
+        while (item := coming.result()) is not None:
+            coming = aside.submit(next, items, None)
+            yield item
 
 
 def _csv_options(delimiter: str, names: list[str]) -> str:

@@ -8,7 +8,7 @@ import pyarrow as pa
 
 from sulq.check import CheckedQuery
 from sulq.engines.base import Matrix
-from sulq.kernel import Batch, add_batch, rows_at_most, vectors_of
+from sulq.kernel import Batch, add_batch, batch_rows
 from sulq.kernel import Matrix as Gathered
 from sulq.schema import Schema
 
@@ -24,7 +24,7 @@ class ReferenceEngine:
     def sums(self, queries: Sequence[CheckedQuery]) -> list[Matrix]:
         """The exact cells x values of every query."""
         gathered = [Gathered(q.shape) for q in queries]
-        step = rows_at_most(vectors_of(queries, self.schema))
+        step = batch_rows(queries, self.schema)
         for start in range(0, self.rows, step):
             part = self.table.slice(start, step)
             columns = {name: part.column(name) for name in part.column_names}
