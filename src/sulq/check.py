@@ -177,7 +177,7 @@ def _canonical(
 ) -> str:  # fmt: skip
     """Equal texts have equal sums and equal noise: a repeat may return the stored answer."""
     body = {
-        "values": repr(values) if isinstance(values, Dense) else [v.node.text for v in values],
+        "values": values.text if isinstance(values, Dense) else [v.node.text for v in values],
         "mix": mix,
         "weights": [str(r.weight2) for r in releases],
         "kind": getattr(query.values, "kind", "list"),

@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 
 from sulq.partition import DENSE, Axis
 from sulq.schema import Column
+from sulq.tree import Node
 from sulq.values import Dense
 
 if TYPE_CHECKING:
@@ -28,34 +29,34 @@ MIDDLE = 2 ** (DENSE - 1)  # what a missing value counts as
 FEW_CELLS = 64  # a matrix of who is in which cell is worth writing down up to here
 
 
-def scaled(batch: Batch, columns: tuple[str, ...], centre: int = 0) -> Floats:
-    """Columns x rows: each value on [0, 1] in whole steps, less the centre."""
-    out = np.empty((len(columns), batch.rows))
-    for name, steps in zip(columns, out, strict=True):
-        _scale(batch, name, steps)
+def scaled(batch: Batch, points: tuple[Node, ...], centre: int = 0) -> Floats:
+    """Coordinates x rows: each value on [0, 1] in whole steps, less the centre."""
+    out = np.empty((len(points), batch.rows))
+    for point, steps in zip(points, out, strict=True):
+        _scale(batch, point, steps)
         if centre:
             steps -= centre
     return out
 
 
-def _scale(batch: Batch, name: str, steps: Floats) -> None:
-    column = batch.schema[name]
-    plain = _plain(batch.raw[name], column)
-    if plain is not None:
-        _to_steps(plain, column, steps)
-        if not np.isnan(steps).any():
-            return
-    found = batch.column(name)
-    _to_steps(found.data, column, steps)
+def _scale(batch: Batch, point: Node, steps: Floats) -> None:
+    if point.op == "column":
+        plain = _plain(batch.raw[point.value], batch.schema[point.value])
+        if plain is not None:
+            _to_steps(plain, point, steps)
+            if not np.isnan(steps).any():
+                return
+    found = batch.evaluate(point)
+    _to_steps(found.data, point, steps)
     steps[np.isnan(steps) | ~found.valid] = MIDDLE
 
 
-def _to_steps(data: NDArray[Any], column: Column, steps: Floats) -> None:
+def _to_steps(data: NDArray[Any], point: Node, steps: Floats) -> None:
     """round((x - low) / (high - low) * 2**DENSE), kept within the range."""
-    low, high = (0, 1) if column.type == "boolean" else (column.low, column.high)
+    low, high = float(point.low), float(point.high)
     with np.errstate(all="ignore"):
-        np.subtract(data, float(low), out=steps, dtype=np.float64)
-        steps *= np.float64(ONE) / (float(high) - float(low))
+        np.subtract(data, low, out=steps, dtype=np.float64)
+        steps *= np.float64(ONE) / (high - low)
         np.maximum(steps, 0.0, out=steps)
         np.minimum(steps, ONE, out=steps)
         np.rint(steps, out=steps)
@@ -97,7 +98,7 @@ def nearest_cells(axis: Axis, batch: Batch) -> Cells:
     """The centre each row is nearest to, the first of equals."""
     # |y - c|^2 = |y|^2 - 2 y.c + |c|^2 in whole numbers below 2^53, so any order is exact.
     centres = np.array(axis.detail, dtype=np.float64)
-    y, lengths2 = batch.scaled(axis.columns), (centres**2).sum(axis=1)
+    y, lengths2 = batch.scaled(axis.points), (centres**2).sum(axis=1)
     cells = np.empty(batch.rows, dtype=np.int64)
     step = max(1, 2**22 // len(centres))  # rows at a time, so that memory stays small
     for i in range(0, batch.rows, step):
@@ -122,7 +123,7 @@ def _smallest(far: Floats) -> Cells:
 def side_cells(axis: Axis, batch: Batch) -> Cells:
     """1 on the positive side of a hyperplane, else 0."""
     *weights, bias = axis.detail
-    reach = np.array(weights, dtype=np.float64) @ batch.scaled(axis.columns)
+    reach = np.array(weights, dtype=np.float64) @ batch.scaled(axis.points)
     return np.asarray(reach + float(bias) * ONE > 0).astype(np.int64)
 
 
@@ -134,7 +135,7 @@ def add_dense(
 ) -> None:
     """Add one batch's sums or products, cell by cell."""
     linear = dense.kind == "sums" and dense.row_norm is None  # centring can wait for the sums
-    y = clipped(batch.scaled(dense.columns, 0 if linear else dense.centre), dense.row_norm)
+    y = clipped(batch.scaled(dense.points, 0 if linear else dense.centre), dense.row_norm)
     if not member.all():
         y, cells = y[:, member], cells[member]
     if dense.kind == "products":

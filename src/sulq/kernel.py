@@ -46,7 +46,7 @@ class Batch:
         self.rows = rows
         self.schema = schema
         self._read: dict[str, Vector] = {}
-        self._scaled: dict[tuple[tuple[str, ...], int], NDArray[np.float64]] = {}
+        self._scaled: dict[tuple[str, ...], NDArray[np.float64]] = {}
         self._known: dict[str, Vector] = {}
 
     def column(self, name: str) -> Vector:
@@ -55,11 +55,12 @@ class Batch:
             self._read[name] = read(self.raw[name], self.schema[name])
         return self._read[name]
 
-    def scaled(self, columns: tuple[str, ...], centre: int = 0) -> NDArray[np.float64]:
-        """Columns x rows on [0, 1], in whole steps less the centre; not to be written to."""
-        if (columns, centre) not in self._scaled:
-            self._scaled[columns, centre] = scaled(self, columns, centre)
-        return self._scaled[columns, centre]
+    def scaled(self, points: tuple[Node, ...], centre: int = 0) -> NDArray[np.float64]:
+        """Coordinates x rows on [0, 1], in whole steps less the centre; not to be written to."""
+        key = (str(centre), *(p.text for p in points))
+        if key not in self._scaled:
+            self._scaled[key] = scaled(self, points, centre)
+        return self._scaled[key]
 
     def evaluate(self, node: Node) -> Vector:
         """The value of a row function on every row; equal parts are computed once."""

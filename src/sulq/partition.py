@@ -18,7 +18,7 @@ from sulq.errors import QueryNotAllowed
 from sulq.expressions import parse, shorten
 from sulq.query import Bins, Blocks, Leaf, NearestCentre, Side
 from sulq.schema import Schema
-from sulq.tree import HUGE, Node, call, days, literal
+from sulq.tree import HUGE, NUMERIC, Node, call, column, days, literal
 
 PRIME = 2**31 - 1  # of the block arithmetic
 DENSE = 16  # what speaks of several columns cuts [0, 1] into 2**DENSE steps
@@ -39,13 +39,18 @@ class Axis:
     node: Node | None = None
     detail: Any = None
     columns: tuple[str, ...] = ()
+    points: tuple[Node, ...] = ()  # the coordinates that centres and sides speak of
 
 
-def hash_numbers(seed: int) -> tuple[int, int]:
-    """The a and b of ((a*k + b) mod (2^31 - 1)) mod count, both below 2^31, from a seed."""
+def hash_numbers(seed: int) -> tuple[int, int, int, int]:
+    """The c3, c2, c1, c0 of (c3*k^3 + c2*k^2 + c1*k + c0) mod (2^31 - 1), from a seed.
+
+    A cubic puts any four keys into blocks independently, so sums over blocks vary as those of
+    random blocks do. A line would not: keys in the order of some column make its blocks even.
+    """
     digest = hashlib.sha256(f"sulq blocks {seed}".encode()).digest()
-    a, b = (int.from_bytes(digest[i : i + 8], "big") for i in (0, 8))
-    return 1 + a % (PRIME - 1), b % PRIME
+    c3, c2, c1, c0 = (int.from_bytes(digest[i : i + 8], "big") % PRIME for i in (0, 8, 16, 24))
+    return c3, c2, c1, c0
 
 
 def need_key(schema: Schema, what: str) -> str:
@@ -190,25 +195,36 @@ def blocks_axis(part: Blocks, schema: Schema) -> Axis:
     return Axis("blocks", tuple(range(part.count)), True, text, None, detail, (key,))
 
 
-def scaled_columns(columns: tuple[str, ...], schema: Schema, what: str) -> tuple[str, ...]:
-    """Columns that can be put on [0, 1] by their declared bounds."""
+def coordinates(columns: tuple[str, ...], schema: Schema, what: str) -> tuple[Node, ...]:
+    """Columns, or expressions of them, that can be put on [0, 1] by their known bounds."""
     if not isinstance(columns, tuple) or not 1 <= len(columns) <= MAX_DENSE:
         raise QueryNotAllowed(f"{what}: want a list of 1 to {MAX_DENSE:,} columns.")
-    names = []
-    for name in columns:
-        column = schema.get(name)
-        if column is None:
-            raise QueryNotAllowed(f"{what}: there is no column {shorten(str(name))!r}.")
-        if column.type not in ("integer", "number", "boolean") or not (
-            column.bounded or column.type == "boolean"
-        ):
-            raise QueryNotAllowed(
-                f"{what}: column {column.name!r} is not a number with declared low and high."
-            )
-        names.append(column.name)
-    if len(set(names)) != len(names):
+    points = tuple(_coordinate(name, schema, what) for name in columns)
+    if len({p.text for p in points}) != len(points):
         raise QueryNotAllowed(f"{what}: a column is named twice.")
-    return tuple(names)
+    return points
+
+
+def _coordinate(name: Any, schema: Schema, what: str) -> Node:
+    declared = schema.get(name) if isinstance(name, str) else None
+    if declared is not None:
+        node = column(declared)
+    elif isinstance(name, str) and not name.isidentifier():
+        node = parse(name, schema)
+    else:
+        raise QueryNotAllowed(f"{what}: there is no column {shorten(str(name))!r}.")
+    if node.type not in NUMERIC or not node.bounded or (declared and declared.type == "category"):
+        raise QueryNotAllowed(
+            f"{what}: column {shorten(name)!r} is not a number with declared low and high."
+        )
+    if node.low == node.high:
+        raise QueryNotAllowed(f"{what}: {shorten(name)!r} has one value only.")
+    return node
+
+
+def used_columns(points: tuple[Node, ...]) -> tuple[str, ...]:
+    """The names of the columns that these coordinates read, in their order."""
+    return tuple(dict.fromkeys(name for p in points for name in sorted(p.columns())))
 
 
 def _all_public(columns: tuple[str, ...], schema: Schema) -> bool:
@@ -224,29 +240,33 @@ def grid_point(value: Any, what: str, most: int = 4) -> int:
 
 
 def _nearest(part: NearestCentre, schema: Schema) -> Axis:
-    columns = scaled_columns(part.columns, schema, "NearestCentre")
+    points = coordinates(part.columns, schema, "NearestCentre")
+    columns = used_columns(points)
     if not isinstance(part.centres, tuple) or not 1 <= len(part.centres) <= 10_000:
         raise QueryNotAllowed("NearestCentre: want 1 to 10,000 centres.")
-    if any(not isinstance(c, tuple) or len(c) != len(columns) for c in part.centres):
-        raise QueryNotAllowed(f"NearestCentre: each centre needs {len(columns)} coordinates.")
+    if any(not isinstance(c, tuple) or len(c) != len(points) for c in part.centres):
+        raise QueryNotAllowed(f"NearestCentre: each centre needs {len(points)} coordinates.")
     centres = tuple(tuple(grid_point(x, "NearestCentre") for x in c) for c in part.centres)
     labels = tuple(range(len(centres)))
-    text = f"(nearest {columns} {centres})"
-    return Axis("nearest", labels, _all_public(columns, schema), text, None, centres, columns)
+    text = f"(nearest {[p.text for p in points]} {centres})"
+    public = _all_public(columns, schema)
+    return Axis("nearest", labels, public, text, None, centres, columns, points)
 
 
 def _side(part: Side, schema: Schema) -> Axis:
-    columns = scaled_columns(part.columns, schema, "Side")
-    if not isinstance(part.weights, tuple) or len(part.weights) != len(columns):
-        raise QueryNotAllowed(f"Side: want {len(columns)} weights, one per column.")
+    points = coordinates(part.columns, schema, "Side")
+    columns = used_columns(points)
+    if not isinstance(part.weights, tuple) or len(part.weights) != len(points):
+        raise QueryNotAllowed(f"Side: want {len(points)} weights, one per column.")
     given = (*part.weights, part.bias)
     if not all(isinstance(x, int | float) and abs(x) <= HUGE for x in given):
         raise QueryNotAllowed("Side: weights and bias must be finite numbers.")
     numbers = [Fraction(x) for x in given]
     largest = max(abs(x) for x in numbers) or Fraction(1)
     grid = tuple(round(x / largest * 2**DENSE) for x in numbers)  # only the direction matters
-    text = f"(side {columns} {grid})"
-    return Axis("side", (False, True), _all_public(columns, schema), text, None, grid, columns)
+    text = f"(side {[p.text for p in points]} {grid})"
+    public = _all_public(columns, schema)
+    return Axis("side", (False, True), public, text, None, grid, columns, points)
 
 
 def _leaf(part: Leaf, schema: Schema) -> Axis:
@@ -276,10 +296,13 @@ def _paths(tree: Any, path: tuple[Node, ...], schema: Schema, out: list[tuple[No
     if tree is None:
         out.append(path)
         return
-    if not isinstance(tree, dict) or schema.get(str(tree.get("column"))) is None:
+    if not isinstance(tree, dict):
         raise QueryNotAllowed("Leaf: each node is None or names a declared column.")
-    name = _quoted(schema.get(str(tree["column"])).name)  # type: ignore[union-attr]
-    node = parse(name, schema)
+    name = str(tree.get("column"))
+    declared = schema.get(name)
+    if declared is None and name.isidentifier():
+        raise QueryNotAllowed("Leaf: each node is None or names a declared column.")
+    node = column(declared) if declared is not None else parse(name, schema)
     if "threshold" in tree:
         above = _sure(call("le", _literal(tree["threshold"]), node))
         _paths(tree.get("below"), (*path, call("not", above)), schema, out)

@@ -13,7 +13,7 @@ from functools import lru_cache
 
 from sulq.errors import QueryNotAllowed
 from sulq.expressions import parse, predicate, shorten
-from sulq.partition import DENSE, grid_point, scaled_columns
+from sulq.partition import DENSE, coordinates, grid_point, used_columns
 from sulq.query import Mean, People, Products, Query, Sums, Terms
 from sulq.schema import Schema
 from sulq.tree import NUMERIC, Node, call, literal
@@ -41,11 +41,18 @@ class Value:
 class Dense:
     """The kernel of several columns: sums, or products, of y on the grid 2**-DENSE."""
 
-    kind: str  # sums or products
-    columns: tuple[str, ...]
+    kind: str  # sums, products or people
+    columns: tuple[str, ...]  # that are read
     centre: int  # in steps
     row_norm: int | None  # in steps
     means: bool = False
+    points: tuple[Node, ...] = ()  # the coordinates of y
+
+    @property
+    def text(self) -> str:
+        """Canonical: equal texts are equal functions."""
+        points = [p.text for p in self.points] or [f"c:{c!r}" for c in self.columns]
+        return f"({self.kind} {points} {self.centre} {self.row_norm} {self.means})"
 
 
 @dataclass(frozen=True, slots=True)
@@ -297,15 +304,20 @@ def _mean_weights(noise: str, guarantee: str) -> tuple[Fraction, Fraction]:
     return (Fraction(1, 2), Fraction(2)) if guarantee == "dp" else (Fraction(3, 4), Fraction(1))
 
 
-def _ball(
-    values: Sums | Products, columns: tuple[str, ...]
-) -> tuple[int, int | None, Fraction, Fraction]:
+def _names(points: tuple[Node, ...]) -> tuple[str, ...]:
+    """What each coordinate's number is called: its column, or its place."""
+    return tuple(
+        p.value if p.op == "column" else f"coordinate {i + 1}" for i, p in enumerate(points)
+    )
+
+
+def _ball(values: Sums | Products, size: int) -> tuple[int, int | None, Fraction, Fraction]:
     """Centre and norm in steps; the squared bound B^2 and the L1 bound in units."""
     what = type(values).__name__
     centre = grid_point(values.centre, what)
     one = 2**DENSE
     reach = Fraction(max(centre, one - centre, 0), one)
-    bound2, bound1 = len(columns) * reach**2, len(columns) * reach
+    bound2, bound1 = size * reach**2, size * reach
     if not 0 <= centre <= one:
         raise QueryNotAllowed(f"{what}: centre={values.centre}, want 0 to 1.")
     if values.row_norm is None:
@@ -316,33 +328,35 @@ def _ball(
     exact = Fraction(norm, one)
     if exact**2 >= bound2:
         return centre, None, bound2, bound1
-    root = Fraction(math.isqrt(len(columns) * 4**40) + 1, 2**40)
+    root = Fraction(math.isqrt(size * 4**40) + 1, 2**40)
     return centre, norm, exact**2, min(bound1, exact * root)
 
 
 def _sums(sums: Sums, query: Query, schema: Schema) -> Built:
-    columns = scaled_columns(sums.columns, schema, "Sums")
-    centre, norm, bound2, bound1 = _ball(sums, columns)
+    points = coordinates(sums.columns, schema, "Sums")
+    centre, norm, bound2, bound1 = _ball(sums, len(points))
     a2, b2 = _weights(query.weights, 2, (Fraction(1), Fraction(1)))
     a, b = exact_root(a2), exact_root(b2)
     one = Fraction(2**DENSE)
     releases = (
         Release("count", Fraction(1), Fraction(1), a2),
-        *(Release(c, 1 / one, one, b2) for c in columns),
+        *(Release(c, 1 / one, one, b2) for c in _names(points)),
     )
     radius2, radius1 = a2 + b2 * bound2, a + b * bound1
     geometry = Geometry(
         radius2, max(4 * b2 * bound2, radius2), radius1, max(2 * b * bound1, radius1),
-        1 + len(columns),
+        1 + len(points),
     )  # fmt: skip
-    return Dense("sums", columns, centre, norm), None, releases, geometry
+    dense = Dense("sums", used_columns(points), centre, norm, points=points)
+    return dense, None, releases, geometry
 
 
 def _products(products: Products, query: Query, schema: Schema, noise: str) -> Built:
-    columns = scaled_columns(products.columns, schema, "Products")
+    points = coordinates(products.columns, schema, "Products")
+    columns = _names(points)
     if query.weights is not None:
         raise QueryNotAllowed("Products: use mean_weight= instead of weights=.")
-    centre, norm, bound2, bound1 = _ball(products, columns)
+    centre, norm, bound2, bound1 = _ball(products, len(points))
     weight = products.mean_weight
     number = isinstance(weight, int | float) and not isinstance(weight, bool)
     if not number or not (weight == 0 or 1e-6 <= weight <= 1e6):
@@ -370,5 +384,5 @@ def _products(products: Products, query: Query, schema: Schema, noise: str) -> B
     geometry = Geometry(
         radius2, max(diameter2, radius2), radius1, 2 * radius1, len(means) + len(pairs)
     )
-    dense = Dense("products", columns, centre, norm, means=bool(w))
+    dense = Dense("products", used_columns(points), centre, norm, bool(w), points)
     return dense, None, means + pairs, geometry

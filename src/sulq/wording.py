@@ -202,7 +202,7 @@ def _sentence(body: dict[str, Any]) -> str:
     if body.get("by"):
         parts.append("by " + " and ".join(_axis_words(a) for a in body["by"]))
     if body.get("sample"):
-        share = Fraction(body["sample"][2], 2**31 - 1)
+        share = Fraction(body["sample"][-1], 2**31 - 1)
         parts.append(f"over a seeded sample of {float(share):.3g} of the rows")
     terms = [_say(body[name]) for name in ("rows", "where") if body.get(name)]
     if terms:  # a lone OR needs no brackets
@@ -218,8 +218,8 @@ def _what(body: dict[str, Any]) -> str:
     if kind == "mean":
         return f"mean({_sql(_say(values[1]))})"
     if isinstance(values, str):  # several columns at once
-        names = ast.literal_eval(re.search(r"columns=(\(.*?\))", values)[1])  # type: ignore[index]
-        return f"{kind} of {', '.join(names)}"
+        points = ast.literal_eval(values[values.index("[") : values.rindex("]") + 1])
+        return f"{kind} of {', '.join(_sql(_say(p)) for p in points)}"
     return ", ".join("count" if v in ONE else f"sum({_sql(_say(v))})" for v in values)
 
 

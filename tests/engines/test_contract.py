@@ -322,13 +322,13 @@ def _block(key, seed, count):
         k = int(hashlib.md5(key.encode()).hexdigest()[:7], 16)
     else:
         k = 0 if key is None else key % PRIME
-    a, b = hash_numbers(seed)
-    return (a * k + b) % PRIME % count
+    c3, c2, c1, c0 = hash_numbers(seed)
+    return (c3 * k**3 + c2 * k**2 + c1 * k + c0) % PRIME % count
 
 
 @pytest.mark.parametrize("seed", [0, 1, -7, 2**70])
 def test_blocks_are_the_stated_arithmetic(engine, rows, seed):
-    """((a*k + b) mod (2^31 - 1)) mod count, for negative, huge and missing keys too."""
+    """(c3*k^3 + c2*k^2 + c1*k + c0) mod (2^31 - 1) mod count, for odd and missing keys too."""
     by, chosen = sums(
         engine,
         sulq.Query(by=sulq.Blocks(seed, 5)),
@@ -379,9 +379,11 @@ def _unit(row, name):
     """A column on [0, 1] in steps of 2^-16, missing in the middle. Independent code."""
     d = SCHEMA[name]
     low, high = (0, 1) if d["type"] == "boolean" else (d["low"], d["high"])
-    return (
-        2**15 if row[name] is None else math.floor((row[name] - low) / (high - low) * 65536 + 0.5)
-    )
+    return _steps(row[name], low, high)
+
+
+def _steps(value, low, high):
+    return 2**15 if value is None else round((value - low) * (65536 / (high - low)))
 
 
 def test_nearest_centre(engine, rows):
@@ -537,6 +539,38 @@ def test_sums_and_products_of_columns(engine, rows, centre, row_norm):
     assert moments == tally(rows, 2, lambda r: int(r["member"]), products)
 
 
+def test_expressions_as_coordinates(engine, rows):
+    """Centres, sides, sums and products of expressions, put on [0, 1] by their interval."""
+    a, i = SCHEMA["age"], SCHEMA["income"]
+    coordinates = ["100 - age", "age + 0.25 * income"]
+    ends = [(100 - a["high"], 100 - a["low"]),
+            (a["low"] + 0.25 * i["low"], a["high"] + 0.25 * i["high"])]  # fmt: skip
+
+    def point(row):
+        r = _declared(row)
+        age, income = r["age"], r["income"]
+        both = None if age is None or income is None else age + 0.25 * income
+        values = (None if age is None else 100 - age, both)
+        return [_steps(v, *e) for v, e in zip(values, ends, strict=True)]
+
+    def nearest(row):
+        x, y = point(row)
+        return int((x - 52429) ** 2 + (y - 52429) ** 2 < x * x + y * y)  # 52429: 0.8
+
+    by = [sulq.NearestCentre(coordinates, [(0, 0), (0.8, 0.8)]),
+          sulq.Side(coordinates, [1, -1])]  # fmt: skip
+    sides, planes, moments = sums(
+        engine,
+        sulq.Query(sulq.Sums(coordinates, 0), by=by[0]),
+        sulq.Query(by=by[1]),
+        sulq.Query(sulq.Products(coordinates, 0, mean_weight=1)),
+    )
+    assert sides == tally(rows, 2, nearest, lambda r: (1, *point(r)))
+    assert planes == tally(rows, 2, lambda r: int(point(r)[0] > point(r)[1]))
+    products = [(x, y, x * x, x * y, y * y) for x, y in map(point, rows)]
+    assert moments == [[sum(column) for column in zip(*products, strict=True)]]
+
+
 def test_products_without_means(engine, rows):
     """mean_weight = 0 leaves the sums of y out."""
     (found,) = sums(engine, sulq.Query(sulq.Products(["age", "income"])))
@@ -570,9 +604,10 @@ def test_where_keeps_rows_that_satisfy_it(engine, rows):
 @pytest.mark.parametrize("rate", [0.5, 1, Fraction(1, 3), 1e-9])
 def test_a_sample_is_by_hashed_key(engine, rows, rate):
     """A row is in the sample if its hash is below rate * (2^31 - 1)."""
-    a, b = hash_numbers(9)
+    c3, c2, c1, c0 = hash_numbers(9)
     threshold = int(Fraction(rate) * PRIME)
-    wanted = sum(1 for r in rows if (a * ((r["id"] or 0) % PRIME) + b) % PRIME < threshold)
+    keys = [(r["id"] or 0) % PRIME for r in rows]
+    wanted = sum((c3 * k**3 + c2 * k**2 + c1 * k + c0) % PRIME < threshold for k in keys)
     assert sums(engine, sulq.Query(rows=sulq.Rows.sample(9, rate))) == [[[wanted]]]
 
 

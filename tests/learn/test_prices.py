@@ -54,15 +54,33 @@ def test_kmeans_price_does_not_grow_with_k():
 
 
 def test_papers_counts():
-    """pricing="paper": d + d(d+1)/2, k + kd a step; the perceptron's four cells are 4(1 + d)."""
+    """pricing="paper": d + d(d+1)/2, k + kd a step, 1 + d a round, the bias a coordinate too."""
     db = database(pricing="paper")
     d = 6
     assert float(PCA(2).price(db, names(db))) == d + d * (d + 1) / 2
     assert float(SVD(2).price(db, names(db))) == d + d * (d + 1) / 2
     assert float(KMeans(5, max_iter=3).price(db, names(db))) == 3 * (5 + 5 * d)
-    assert float(Perceptron(max_iter=3).price(db, names(db), "flag")) == 3 * 4 * (1 + d)
+    assert float(Perceptron(max_iter=3).price(db, names(db), "flag")) == 3 * (1 + d + 1)
+    bare = Perceptron(max_iter=3, fit_intercept=False)
+    assert float(bare.price(db, names(db), "flag")) == 3 * (1 + d)
     found = float(LinearRegression().price(db, names(db)[1:], "x0"))
     assert found == d + d * (d + 1) / 2
+
+
+@pytest.mark.parametrize("step", ["damped", "paper"])
+@pytest.mark.parametrize("intercept", [True, False])
+def test_the_papers_round_goes_the_same_way(step, intercept):
+    """Without noise both forms of a round lead to the same weights."""
+    X, y = separable(2000, 4)
+    flag = {"flag": {"type": "boolean", "nullable": False}}
+    rows = table(X, flag=np.asarray(y).astype(bool))
+    found = []
+    for pricing in ("geometry", "paper"):
+        db = opened(rows, schema(4, **flag), pricing=pricing)
+        model = Perceptron(max_iter=5, step=step, fit_intercept=intercept)
+        found.append(model.fit(db, columns=columns_of(4), label="flag"))
+    assert np.allclose(found[0].coef_, found[1].coef_, rtol=1e-4)
+    assert np.array_equal(found[0].n_iter_, found[1].n_iter_)
 
 
 def models():

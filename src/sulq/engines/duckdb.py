@@ -264,6 +264,10 @@ class DuckDBEngine:
         names = ", ".join(quote(n) for n in self.schema.names)
         return self._connection.sql(f"SELECT {names} FROM source").to_arrow_table()
 
+    def interrupt(self) -> None:
+        """Stop the scan that is running, if one is; it raises EngineFailed."""
+        self._connection.interrupt()
+
     def close(self) -> None:
         """Let go of the source."""
         self._connection.close()
@@ -538,6 +542,7 @@ def needs_kernel(query: CheckedQuery) -> bool:
     elif query.values.kind != "people":
         return True
     nodes += [a.node for a in query.axes if a.node is not None]
+    nodes += [path for a in query.axes if a.kind == "leaf" for path in a.detail if path]
     return any(part.op in KERNEL_ONLY for node in nodes for part in node.walk())
 
 

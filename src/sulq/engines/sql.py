@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import datetime
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from sulq.check import CheckedQuery
@@ -36,6 +36,9 @@ class TooLong(Exception):
 class Writer:
     """Writes SQL for one schema over one table; DuckDB's spelling."""
 
+    longest = MAX_SQL
+    types = TYPES
+
     def __init__(self, schema: Schema, physical: dict[str, str]) -> None:
         self.schema = schema
         self.physical = physical  # declared column -> the source's type
@@ -49,23 +52,31 @@ class Writer:
             if node.op == "column":
                 written = self.read(self.schema[node.value])
             else:
-                written = SPELLING[node.op](node, *(self.node(a) for a in node.args))
-            if len(written) > MAX_SQL:
+                written = self.spelled(node, *(self.node(a) for a in node.args))
+            if len(written) > self.longest:
                 raise TooLong
             self._done[node.text] = written
         return self._done[node.text]
+
+    def spelled(self, node: Node, *args: str) -> str:
+        """An operation, its arguments written already."""
+        return str(SPELLING[node.op](node, *args))
+
+    def number(self, x: float) -> str:
+        """A number exactly."""
+        return f"CAST('{x!r}' AS {self.types['number']})"
 
     def literal(self, node: Node) -> str:
         """A constant, with its type."""
         value = node.value
         if value is None:
-            return f"CAST(NULL AS {TYPES[node.type]})"
+            return f"CAST(NULL AS {self.types[node.type]})"
         if isinstance(value, bool):
             return "TRUE" if value else "FALSE"
         if isinstance(value, int):
             return f"CAST({value} AS BIGINT)"
         if isinstance(value, float):
-            return f"CAST('{value!r}' AS DOUBLE)"
+            return self.number(value)
         if isinstance(value, datetime.date):
             return f"DATE '{value.isoformat()}'"
         return text(value)
@@ -139,7 +150,7 @@ class Writer:
             return f"CASE WHEN NOT isnan({name}) THEN {name} END"
         factor = 2.0**value.scale if value else 1.0
         ends = (value.low / factor, value.high / factor) if value else (float(c.low), float(c.high))
-        low, high = (f"CAST('{end!r}' AS DOUBLE)" for end in ends)
+        low, high = (self.number(end) for end in ends)
         missing = "CAST(NULL AS DOUBLE)" if c.nullable else low
         # NaN is above everything in DuckDB and PostgreSQL; NULL fails every test.
         clamped = (
@@ -147,7 +158,7 @@ class Writer:
             f"WHEN {name} > {high} AND NOT isnan({name}) THEN {high} "
             f"WHEN {name} < {low} THEN {low} ELSE {missing} END"
         )
-        return clamped if value is None else _steps(clamped, value)
+        return clamped if value is None else self.steps(clamped, value)
 
     def _date(self, c: Column, name: str) -> str:
         if self.physical[c.name] == "TIMESTAMP_NS":  # a cast would round up to the next day
@@ -172,8 +183,8 @@ class Writer:
         """Who is in S and satisfies the private predicate; empty for everybody."""
         parts = [self.node(n) for n in (query.rows, query.where) if n is not None]
         if query.sample is not None:
-            a, b, threshold = query.sample
-            parts.append(f"{self.hashed(a, b)} < {threshold}")
+            *numbers, threshold = query.sample
+            parts.append(f"{self.hashed(numbers)} < {threshold}")
         return " AND ".join(f"({p})" for p in parts)
 
     def key_number(self) -> str:
@@ -189,9 +200,12 @@ class Writer:
             name = f"CAST({name} AS BIGINT)"  # PRIME added to a narrower one would overflow
         return f"COALESCE(CAST((({name} % {PRIME}) + {PRIME}) % {PRIME} AS BIGINT), 0)"
 
-    def hashed(self, a: int, b: int) -> str:
-        """(a*k + b) mod (2^31 - 1)."""
-        return f"((CAST({a} AS BIGINT) * {self.key_number()} + {b}) % {PRIME})"
+    def hashed(self, numbers: Sequence[int]) -> str:
+        """(c3*k^3 + c2*k^2 + c1*k + c0) mod (2^31 - 1)."""
+        key, found = self.key_number(), f"CAST({numbers[0]} AS BIGINT)"
+        for c in numbers[1:]:
+            found = f"(({found} * {key} + {c}) % {PRIME})"
+        return found
 
     def axis(self, axis: Axis) -> str:
         """What to group by: the value itself, or the number of its cell."""
@@ -200,12 +214,12 @@ class Writer:
             words = self.words(axis)
             if words is None:
                 return self.node(axis.node)
-            return place(words, quote(axis.node.value))
+            return self.place(words, quote(axis.node.value))
         if axis.kind == "bins":
             return self._bins(axis)
         if axis.kind == "blocks":
-            a, b, count = axis.detail
-            return f"({self.hashed(a, b)} % {count})"
+            *numbers, count = axis.detail
+            return f"({self.hashed(numbers)} % {count})"
         assert axis.kind == "leaf"
         tests = " ".join(
             f"WHEN {self.node(path)} THEN {i}" for i, path in enumerate(axis.detail) if path
@@ -236,7 +250,7 @@ class Writer:
         x = self.node(node)
         if node.type == "date":
             x = f"CAST(({x}) - DATE '1970-01-01' AS BIGINT)"
-        edges = [f"CAST('{e!r}' AS DOUBLE)" for e in axis.detail]
+        edges = [self.number(e) for e in axis.detail]
         other = len(edges) - 1
 
         def pick(first: int, last: int) -> str:
@@ -250,7 +264,7 @@ class Writer:
         written = (
             f"CASE WHEN ({x}) >= {edges[0]} AND ({x}) <= {edges[-1]} THEN {inside} ELSE {other} END"
         )
-        if len(written) > 2 * MAX_SQL:
+        if len(written) > 2 * self.longest:
             raise TooLong
         return written
 
@@ -270,24 +284,27 @@ class Writer:
         if value.node.op == "column":
             return self._number(self.schema[value.node.value], value)
         factor = 2.0**value.scale
-        low, high = (f"CAST('{end / factor!r}' AS DOUBLE)" for end in (value.low, value.high))
-        steps = _steps(x, value)
+        low, high = (self.number(end / factor) for end in (value.low, value.high))
+        steps = self.steps(x, value)
         return (
             f"CASE WHEN ({x}) <= {low} THEN {value.low} WHEN ({x}) >= {high} THEN {value.high} "
             f"ELSE {_present(value.node, steps, least)} END"
         )
 
+    def steps(self, sql: str, value: Value) -> str:
+        """A number in steps of its grid; the cast rounds to nearest, halves to even."""
+        narrow = value.low > -(2**31) and value.high < 2**31  # and small numbers add up faster
+        kind = "INTEGER" if narrow and value.node.op == "column" else "BIGINT"
+        return f"CAST(({sql}) * {self.number(2.0**value.scale)} AS {kind})"
+
+    def place(self, words: tuple[Any, ...], sql: str) -> str:
+        """The number of a word's cell; NULL for any other word."""
+        return place(words, sql)
+
 
 def place(words: tuple[Any, ...], sql: str) -> str:
-    """The number of a word's cell; NULL for any other word."""
+    """The number of a word's cell, in DuckDB; NULL for any other word."""
     return f"(list_position([{', '.join(text(w) for w in words)}], {sql}) - 1)"
-
-
-def _steps(sql: str, value: Value) -> str:
-    """A number in steps of its grid; the cast rounds to nearest, halves to even."""
-    narrow = value.low > -(2**31) and value.high < 2**31  # and small numbers add up faster
-    kind = "INTEGER" if narrow and value.node.op == "column" else "BIGINT"
-    return f"CAST(({sql}) * CAST('{2.0**value.scale!r}' AS DOUBLE) AS {kind})"
 
 
 def _present(node: Node, sql: str, least: int) -> str:

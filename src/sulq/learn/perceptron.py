@@ -17,7 +17,7 @@ import numpy as np
 
 import sulq
 
-from .base import MICRO, WELL_ABOVE, Array, Learner, check_budget, within
+from .base import MICRO, WELL_ABOVE, Array, Learner, bounds_of, check_budget, within
 from .moments import CENTRE, count_and_sum_weights
 
 BIAS = 0.5  # the constant coordinate, as long as a column can be
@@ -92,14 +92,16 @@ class Perceptron(Learner):
         check_budget(db, price)
         walks = [Walk(test, len(columns), self.fit_intercept) for test in tests_of(db, label)]
         share = price.queries / (self.max_iter * len(walks))
-        for _ in range(self.max_iter):
-            active = [walk for walk in walks if not walk.done]
-            if not active:
-                break
-            asked = [self._query(db, columns, walk.test, walk.w) for walk in active]
-            answers = db.ask([within(db, query, share) for query in asked])
-            for walk, answer in zip(active, answers, strict=True):
-                walk.go(answer, max(db.rows, 1) if self.step == "damped" else None)
+        with self._steps(db, self.max_iter) as steps:
+            for _ in range(self.max_iter):
+                active = [walk for walk in walks if not walk.done]
+                if not active:
+                    break
+                asked = [self._query(db, columns, walk.test, walk.w) for walk in active]
+                answers = db.ask([within(db, query, share) for query in asked])
+                for walk, answer in zip(active, answers, strict=True):
+                    walk.go(answer, max(db.rows, 1) if self.step == "damped" else None)
+                steps.step()
         self._scale(db, columns)
         self.classes_ = classes_of(db, label)
         self.n_iter_ = np.array([len(walk.path) - 1 for walk in walks])
@@ -108,12 +110,37 @@ class Perceptron(Learner):
 
     def _query(self, db: Any, columns: tuple[str, ...], test: str, w: Array) -> sulq.Query:
         """Counts and sums by side of w and by label."""
+        a, b = count_and_sum_weights(len(columns), db.promise.guarantee, self.row_norm)
+        weights = (Fraction(a), Fraction(b))
+        if getattr(db, "pricing", "geometry") == "paper":
+            return self._paper_query(db, columns, test, w, weights)
         # w . (x - 1/2) + bias/2 > 0, written for x.
         bias = float(w[-1] * BIAS - w[:-1].sum() * CENTRE)
         by = (sulq.Side(columns, tuple(w[:-1].tolist()), bias), test)
-        a, b = count_and_sum_weights(len(columns), db.promise.guarantee, self.row_norm)
-        values = sulq.Sums(columns, CENTRE, self.row_norm)
-        return sulq.Query(values, by=by, weights=(Fraction(a), Fraction(b)))
+        return sulq.Query(sulq.Sums(columns, CENTRE, self.row_norm), by=by, weights=weights)
+
+    def _paper_query(
+        self, db: Any, columns: tuple[str, ...], test: str, w: Array, weights: tuple[Any, Any]
+    ) -> sulq.Query:
+        """As the paper counts: s, and the sum of label times row, over misclassified rows alone."""
+        low, width = bounds_of(db.schema, columns)
+        ends = zip(columns, low.tolist(), (low + width).tolist(), strict=True)
+        signed = [f"CASE WHEN {test} THEN {n} ELSE {a + b!r} - {n} END" for n, a, b in (
+            (quoted(c), a, b) for c, a, b in ends)]  # fmt: skip
+        if self.fit_intercept:
+            signed.append(f"CASE WHEN {test} THEN 1 ELSE 0 END")
+        values = sulq.Sums(tuple(signed), CENTRE, self.row_norm)
+        if not w.any():  # <d, 0> <= 0: everything is misclassified
+            return sulq.Query(values, weights=weights)
+        middle = low + CENTRE * width
+        slope = w[:-1] / width
+        terms = [
+            f"{s!r} * COALESCE({quoted(c)}, {m!r})"
+            for c, s, m in zip(columns, slope.tolist(), middle.tolist(), strict=True)
+        ]
+        level = float(w[-1] * BIAS - slope @ middle)
+        side = f"{' + '.join(terms)} > {-level!r}"
+        return sulq.Query(values, where=f"({side}) <> ({test})", weights=weights)
 
     def _settle(self, w: Array) -> None:
         """Weights of unit length, put into own units."""
@@ -124,13 +151,7 @@ class Perceptron(Learner):
         self.intercept_ = w[:, -1] * BIAS - self.coef_ @ middle
 
     def _target(self, y: Any) -> tuple[Any, dict[str, Any]]:
-        if y is None:
-            raise sulq.Refused("y: give a label for each row.")
-        given = np.asarray(y)
-        if given.dtype == bool:
-            return given, {"type": "boolean", "nullable": False}
-        given = given.astype(str) if given.dtype.kind == "O" else given
-        return given, {"values": np.unique(given).tolist()}
+        return labels(y)
 
     # --- using it -----------------------------------------------------------------------
 
@@ -144,6 +165,17 @@ class Perceptron(Learner):
         scores = self.decision_function(X)
         chosen = (scores > 0).astype(int) if scores.ndim == 1 else scores.argmax(axis=1)
         return self.classes_[chosen]
+
+    def summary(self) -> str:
+        """Each threshold: its weights, its rounds and how many rows it ended up wrong about."""
+        self._check_fitted()
+        lines = []
+        for i, (w, bias) in enumerate(zip(self.coef_, self.intercept_, strict=True)):
+            terms = " ".join(f"{x:+.3g} {c}" for x, c in zip(w, self.columns_, strict=True))
+            said = f"{self.n_iter_[i]} rounds, about {self.misclassified_[i]:,.0f} rows wrong"
+            name = self.classes_[i if len(self.coef_) > 1 else 1]
+            lines.append(f"{name} where {terms} {bias:+.3g} > 0  ({said})")
+        return "\n".join(lines)
 
     def score(self, X: Any, y: Any) -> float:
         """The share of rows the analyst holds that are classified as y says."""
@@ -176,16 +208,25 @@ class Walk:
 
     def go(self, answer: Any, n: int | None) -> None:
         """Add the misclassified rows over n or over s; stop where there are too few to tell."""
-        cells = answer.values.reshape(2, 2, -1)  # side x label x (count, sum of y)
-        wrong, share = self._misclassified(cells)
-        s = float(wrong[NEGATIVE, 0] + wrong[POSITIVE, 0])
+        s, u, share = self._alone(answer) if len(answer.values) == 1 else self._by_side(answer)
         self.wrong = s
-        if s <= WELL_ABOVE * answer.stds[0][0] * math.sqrt(2 * share):
+        if s <= WELL_ABOVE * answer.stds[0][0] * math.sqrt(share):
             self.done = True
             return
+        self.path.append(self.w + u / (n or s))
+
+    def _alone(self, answer: Any) -> tuple[float, Array, float]:
+        """s and u as the paper asks for them, and the variance of s over R."""
+        s, *u = answer.values[0]
+        return float(s), np.array(u if self.fit_intercept else [*u, 0.0]), 1.0
+
+    def _by_side(self, answer: Any) -> tuple[float, Array, float]:
+        """The same from counts and sums by side and label."""
+        cells = answer.values.reshape(2, 2, -1)  # side x label x (count, sum of y)
+        wrong, share = self._misclassified(cells)
         count, *y = wrong[POSITIVE] - wrong[NEGATIVE]
         u = np.array([*y, BIAS * count * self.fit_intercept])
-        self.path.append(self.w + u / (n or s))
+        return float(wrong[NEGATIVE, 0] + wrong[POSITIVE, 0]), u, 2 * share
 
     def _misclassified(self, cells: Array) -> tuple[Array, float]:
         """Count and sum of the misclassified rows of each label, and their noise's share of R.
@@ -212,11 +253,22 @@ class Walk:
 def tests_of(db: Any, label: str | None) -> list[str]:
     """For each threshold the SQL predicate of its class; two classes need only the second."""
     classes = classes_of(db, label)
-    name = '"' + str(label).replace('"', '""') + '"'
+    name = quoted(str(label))
     if classes.dtype == bool:
         return [f"COALESCE({name}, FALSE)"]
     tests = [f"COALESCE({name} = {literal(value)}, FALSE)" for value in classes.tolist()]
     return tests[1:] if len(tests) == 2 else tests
+
+
+def labels(y: Any) -> tuple[Any, dict[str, Any]]:
+    """An array's classes as a column and its declaration."""
+    if y is None:
+        raise sulq.Refused("y: give a label for each row.")
+    given = np.asarray(y)
+    if given.dtype == bool:
+        return given, {"type": "boolean", "nullable": False}
+    given = given.astype(str) if given.dtype.kind == "O" else given
+    return given, {"values": np.unique(given).tolist()}
 
 
 def classes_of(db: Any, label: str | None) -> Any:
@@ -227,6 +279,11 @@ def classes_of(db: Any, label: str | None) -> Any:
             f"label={label!r}: want a Boolean column, or one with two or more listed values."
         )
     return np.array(column.listed)
+
+
+def quoted(name: str) -> str:
+    """A column in SQL."""
+    return '"' + name.replace('"', '""') + '"'
 
 
 def literal(value: Any) -> str:
