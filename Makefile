@@ -19,6 +19,7 @@ test: $(READY)
 	$(BIN)/python -m pytest -n 2 --dist worksteal
 
 bench: $(READY)
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check diffprivlib==0.6.6
 	$(BIN)/python -m benchmarks
 
 lint: $(READY)

@@ -23,7 +23,9 @@ class Line:
     @property
     def amounts(self) -> tuple[str, str]:
         scale = 1000 if self.unit == "ms" else 1
-        ours, other = (f"{x * scale:.{1 if scale > 1 else 2}f}" for x in (self.ours, self.other))
+        ours, other = (
+            f"{x * scale:.1f}" if scale > 1 else f"{x:.4g}" for x in (self.ours, self.other)
+        )
         return f"{ours} {self.unit}", f"{other} {self.unit}"
 
     @property

@@ -1,4 +1,4 @@
-"""Writes the reference pages that are taken from the code: functions.md and cli.md.
+"""Writes the reference pages that are taken from the code: functions.md, cli.md and http.md.
 
     python docs/make_reference.py           write them
     python docs/make_reference.py --check   fail if one is stale
@@ -9,6 +9,7 @@ tests/system/test_docs.py runs the check, and reads every spelling below with th
 from __future__ import annotations
 
 import importlib
+import json
 import sys
 from collections.abc import Callable, Iterator
 from dataclasses import fields
@@ -298,7 +299,78 @@ def _default(p: Any) -> str:
     return f"`{p.default}`"
 
 
-PAGES: dict[str, Callable[[], str]] = {"functions.md": functions_page, "cli.md": cli_page}
+# --- http.md ----------------------------------------------------------------------------
+
+
+def http_page() -> str:
+    """Every route with its body and its errors, as the server itself describes them."""
+    from sulq.server.app import api
+
+    found = api().openapi()
+    lines = [
+        "# HTTP",
+        "",
+        "<!-- Written by docs/make_reference.py from the server's description. Do not edit. -->",
+        "",
+        *found["info"]["description"].strip().splitlines(),
+        "",
+        "The same description, for programs, is at `GET /v1/openapi.json`. How to run a server is",
+        "in [serve](../howto/serve.md).",
+    ]
+    models = found["components"]["schemas"]
+    tags: dict[str, list[list[str]]] = {}
+    for path, methods in found["paths"].items():
+        for method, route in methods.items():
+            tags.setdefault(route["tags"][0], []).append(_route(method, path, route, models))
+    for tag, routes in tags.items():
+        lines += ["", f"## {tag.capitalize()}", *(line for route in routes for line in route)]
+    return "\n".join(lines) + "\n"
+
+
+def _route(method: str, path: str, route: dict[str, Any], models: dict[str, Any]) -> list[str]:
+    lines = ["", f"### {method.upper()} {path}", "", f"{route['summary']}. {route['description']}"]
+    rows = [
+        f"| `{p['name']}` ({p['in']}) | {_kind(p['schema'])} | {p.get('description', '')} |"
+        for p in route.get("parameters", ())
+        if p["in"] != "path"
+    ]
+    body = route.get("requestBody", {}).get("content", {}).get("application/json", {})
+    if body:
+        model = models[body["schema"]["$ref"].split("/")[-1]]
+        wanted = model.get("required", ())
+        for name, field in model["properties"].items():
+            must = "" if name in wanted else f", default `{_unless_said(field)}`"
+            rows.append(f"| `{name}`{must} | {_kind(field)} | {_about(field)} |")
+    if rows:
+        lines += ["", "| | | |", "|---|---|---|", *rows]
+    statuses = sorted(s for s in route["responses"] if s.startswith(("4", "5")))
+    return lines + (["", f"Errors: {', '.join(statuses)}."] if statuses else [])
+
+
+def _kind(field: dict[str, Any]) -> str:
+    if "$ref" in field:
+        return "object"
+    if "anyOf" in field:
+        return " or ".join(dict.fromkeys(_kind(f) for f in field["anyOf"]))
+    if "enum" in field:
+        return ", ".join(f"`{v}`" for v in field["enum"])
+    return str(field.get("type", "any"))
+
+
+def _about(field: dict[str, Any]) -> str:
+    inner = [f.get("description", "") for f in field.get("anyOf", ())]
+    text = field.get("description") or next((x for x in inner if x), "")
+    text = text or field.get("items", {}).get("description", "")
+    return str(text).replace("|", "\\|")
+
+
+def _unless_said(field: dict[str, Any]) -> str:
+    return json.dumps(field.get("default"))
+
+
+PAGES: dict[str, Callable[[], str]] = {
+    "functions.md": functions_page, "cli.md": cli_page, "http.md": http_page,
+}  # fmt: skip
 
 
 def main() -> int:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 
+import postgres
 import pytest
 from helpers import ENGINES
 from hypothesis import HealthCheck, settings
@@ -17,6 +18,15 @@ settings.register_profile("wide", settings.get_profile("default"), derandomize=F
 settings.load_profile("wide" if "SULQ_EXAMPLES" in os.environ else "default")
 
 
+def pytest_configure() -> None:
+    """Say where all workers find one PostgreSQL; the first test that needs it starts it."""
+    postgres.plan()
+
+
+def pytest_unconfigure() -> None:
+    postgres.end()
+
+
 @pytest.fixture(params=sorted(ENGINES))
 def make_engine(request):
     """Opens a source with one of the engines: make_engine(source, schema)."""
@@ -26,6 +36,7 @@ def make_engine(request):
         made.append(ENGINES[request.param](source, schema, table))
         return made[-1]
 
+    make.engine = request.param
     yield make
     for engine in made:
         engine.close()

@@ -3,10 +3,14 @@
 from __future__ import annotations
 
 import warnings
+from dataclasses import replace
+
+import postgres
 
 import sulq
 from sulq.check import check
 from sulq.engines.duckdb import DuckDBEngine
+from sulq.engines.postgres import PostgresEngine
 from sulq.engines.reference import ReferenceEngine
 from sulq.schema import Schema
 from sulq.sources import open_source
@@ -29,8 +33,24 @@ def reference_engine(source, schema, table=None):
     return ReferenceEngine(reader.arrow(), reader.schema)
 
 
+def in_postgres(source, schema, table=None):
+    """The rows of any source, put into a table that a role may only read: address and name."""
+    declared = None if schema is None else Schema.load(schema)
+    every = declared and replace(declared, unit=None)  # also those beyond max_rows
+    rows = DuckDBEngine(open_source(source, table), every).arrow()
+    return postgres.shared().url("reader"), postgres.load(rows, declared)
+
+
+def postgres_engine(source, schema, table=None):
+    address, name = in_postgres(source, schema, table)
+    columns = source.shape[1] if schema is None else 0  # of a bare array
+    declared = Schema.load(schema) if schema is not None else Schema.of_array(columns)
+    return PostgresEngine(open_source(address, name), declared)
+
+
 # One line per engine: a function from a source and a schema to an engine.
-ENGINES = {"reference": reference_engine, "duckdb": duckdb_engine}
+LOCAL = {"reference": reference_engine, "duckdb": duckdb_engine}  # of this machine's files
+ENGINES = LOCAL | ({"postgres": postgres_engine} if postgres.here() else {})
 
 
 def checked(queries, engine, noise="gaussian", guarantee="beliefs"):
@@ -43,7 +63,9 @@ def sums(engine, *queries, **promise):
 
 
 def opened(source, schema=None, *, quiet=True, **settings):
-    """A database in memory; quiet ones draw no noise."""
+    """A database in memory; quiet ones draw no noise. With engine="postgres", in a table."""
+    if settings.get("engine") == "postgres":
+        source, settings["table"] = in_postgres(source, schema)
     settings = {"epsilon": 1.0, "queries": 1000, "ledger": ":memory:"} | settings
     with warnings.catch_warnings():
         warnings.filterwarnings("ignore", message="the ledger is in memory")

@@ -16,18 +16,26 @@ if TYPE_CHECKING:
         AuditRefused,
         BudgetExceeded,
         EngineFailed,
+        KeyRefused,
         LedgerDamaged,
+        LimitReached,
         MissingExtra,
+        NotFound,
+        NotPermitted,
         PromiseError,
         QueryNotAllowed,
         Refused,
         SchemaError,
+        ServerAway,
         SourceChanged,
         SulqError,
     )
+    from sulq.keys import KeyCounts
     from sulq.ledger import Charge
     from sulq.opening import encode, open
+    from sulq.plots import Picture
     from sulq.price import Price
+    from sulq.progress import Steps
     from sulq.promise import Promise
     from sulq.query import (
         Bins,
@@ -42,6 +50,7 @@ if TYPE_CHECKING:
         Sums,
     )
     from sulq.rehearsing import rehearsal
+    from sulq.remote import connect
     from sulq.schema import Schema
 
 __version__ = "0.1.0"
@@ -50,18 +59,23 @@ _HOMES = {
     "answer": ("Answer", "Table"),
     "database": ("Budget", "Database"),
     "errors": (
-        "AuditRefused", "BudgetExceeded", "EngineFailed", "LedgerDamaged", "MissingExtra",
-        "PromiseError", "QueryNotAllowed", "Refused", "SchemaError", "SourceChanged", "SulqError",
+        "AuditRefused", "BudgetExceeded", "EngineFailed", "KeyRefused", "LedgerDamaged",
+        "LimitReached", "MissingExtra", "NotFound", "NotPermitted", "PromiseError",
+        "QueryNotAllowed", "Refused", "SchemaError", "ServerAway", "SourceChanged", "SulqError",
     ),
+    "keys": ("KeyCounts",),
     "ledger": ("Charge",),
     "opening": ("encode", "open"),
+    "plots": ("Picture",),
     "price": ("Price",),
+    "progress": ("Steps",),
     "promise": ("Promise",),
     "query": (
         "Bins", "Blocks", "Leaf", "Mean", "NearestCentre", "Products", "Query", "Rows", "Side",
         "Sums",
     ),
     "rehearsing": ("rehearsal",),
+    "remote": ("connect",),
     "schema": ("Schema",),
 }  # fmt: skip
 _HOME = {name: home for home, names in _HOMES.items() for name in names}
@@ -76,11 +90,17 @@ __all__ = [
     "Charge",
     "Database",
     "EngineFailed",
+    "KeyCounts",
+    "KeyRefused",
     "Leaf",
     "LedgerDamaged",
+    "LimitReached",
     "Mean",
     "MissingExtra",
     "NearestCentre",
+    "NotFound",
+    "NotPermitted",
+    "Picture",
     "Price",
     "Products",
     "Promise",
@@ -91,11 +111,14 @@ __all__ = [
     "Rows",
     "Schema",
     "SchemaError",
+    "ServerAway",
     "Side",
     "SourceChanged",
+    "Steps",
     "SulqError",
     "Sums",
     "Table",
+    "connect",
     "encode",
     "open",
     "rehearsal",
@@ -103,8 +126,8 @@ __all__ = [
 
 
 def __getattr__(name: str) -> Any:
-    if name == "dbapi":  # a module of its own: sulq.dbapi.connect(...)
-        return importlib.import_module("sulq.dbapi")
+    if name in ("audit", "dbapi", "vertical"):  # modules of their own: sulq.dbapi.connect(...)
+        return importlib.import_module(f"sulq.{name}")
     if name not in _HOME:
         raise AttributeError(f"module 'sulq' has no attribute {name!r}")
     found = getattr(importlib.import_module(f"sulq.{_HOME[name]}"), name)

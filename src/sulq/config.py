@@ -14,12 +14,15 @@ from pathlib import Path
 from typing import Any
 
 from sulq.errors import Refused
+from sulq.postgres import is_address
 
 FILE = "sulq.toml"
 MEMORY = ":memory:"
 PATHS = ("source", "schema", "ledger")
-NUMBERS = ("epsilon", "delta")
+NUMBERS = ("epsilon", "delta", "dither", "known")
 WHOLE = ("queries",)
+SWITCHES = ("independent_rows",)
+TABLES = ("priors",)
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,6 +41,12 @@ class Settings:
     engine: str | None = None
     table: str | None = None
     name: str | None = None
+    mode: str | None = None
+    rule: str | None = None
+    dither: float | None = None
+    known: float | None = None
+    independent_rows: bool | None = None
+    priors: Mapping[str, Any] | None = None
 
     @classmethod
     def load(cls, path: str | Path) -> Settings:
@@ -54,7 +63,9 @@ class Settings:
             found = tomllib.loads(text)
         except tomllib.TOMLDecodeError as error:
             raise Refused(f"{path.name}: not valid TOML: {error}.") from None
-        return cls(**_checked(found, text, path))
+        said = cls(**_checked(found, text, path))
+        here = default_ledger(said) if said.ledger is None else None
+        return said if here is None else replace(said, ledger=str(path.parent / here))
 
     def over(self, other: Settings) -> Settings:
         """These settings where they say something, the others elsewhere."""
@@ -68,12 +79,17 @@ class Settings:
         return {name: value for name, value in said.items() if value is not None}
 
     @property
-    def ledger_path(self) -> Path | None:
-        """Where the ledger is: as said, or beside the file; None if it is kept in memory."""
+    def ledger_path(self) -> Path | str | None:
+        """Where the ledger is: as said, or beside the file; None if it is kept in memory.
+
+        A text is the address of a server.
+        """
         if self.ledger is not None:
+            if is_address(self.ledger):
+                return self.ledger
             return None if self.ledger == MEMORY else Path(self.ledger)
         if self.source is None or "://" in self.source:
-            return None
+            return Path(here) if (here := default_ledger(self)) else None
         from sulq.sources import STORE, Source, store_facts
 
         path = Path(self.source).resolve()
@@ -81,6 +97,15 @@ class Settings:
         return Path(
             Source("file", "", path=path, facts=store_facts(path) if store else None).ledger
         )
+
+
+def default_ledger(said: Settings) -> str | None:
+    """The ledger of a server's table, where none is named."""
+    if said.source is None or not is_address(said.source):
+        return None
+    from sulq.sources import open_source
+
+    return open_source(said.source, said.table, said.name).ledger
 
 
 def find(folder: str | Path = ".") -> Path | None:
@@ -94,6 +119,8 @@ def _checked(found: Mapping[str, Any], text: str, path: Path) -> dict[str, Any]:
     out = {}
     for name, value in found.items():
         at = f"{path.name}, line {_line(text, name)}: "
+        if name == "server":  # read by `sulq serve`
+            continue
         if name not in known:
             raise Refused(f"{at}{name!r} is not a setting. Known: {', '.join(known)}.")
         out[name] = _value(name, value, at, path.parent)
@@ -105,6 +132,11 @@ def _value(name: str, value: Any, at: str, folder: Path) -> Any:
         kinds: Any = int if name in WHOLE else int | float
         if isinstance(value, bool) or not isinstance(value, kinds):
             want = "a whole number" if name in WHOLE else "a number"
+            raise Refused(f"{at}{name} = {value!r}, want {want}.")
+        return value
+    if name in SWITCHES or name in TABLES:
+        kind, want = (bool, "true or false") if name in SWITCHES else (dict, f"a table [{name}]")
+        if not isinstance(value, kind):
             raise Refused(f"{at}{name} = {value!r}, want {want}.")
         return value
     if not isinstance(value, str) or not value:

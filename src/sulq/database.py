@@ -5,7 +5,7 @@ text -> checked query -> price -> charge -> exact sum -> noise -> answer
 
 from __future__ import annotations
 
-import itertools
+import copy
 import json
 import math
 from collections import Counter
@@ -20,18 +20,21 @@ from sulq.answer import Answer, Table
 from sulq.check import CheckedQuery, check
 from sulq.errors import MICRO, EngineFailed, QueryNotAllowed, Refused, in_queries
 from sulq.expressions import SHORT, parse, shorten
+from sulq.keys import KeyCounts, check_size, different, in_rows, missing_key
 from sulq.noise import Law, Noise
-from sulq.partition import Axis
+from sulq.partition import need_key
 from sulq.price import Price, Tariff, tariff_of
 from sulq.promise import Promise
 from sulq.query import Bins, Mean, Query, Rows
+from sulq.question import Bundle, Question
 from sulq.tree import literal
 from sulq.values import gridded
 
 if TYPE_CHECKING:
     from sulq.engines.base import Engine
-    from sulq.ledger import Charge, Ledger
+    from sulq.ledger import Allotment, Charge, Entry, Ledger, Request
     from sulq.opening import Guard
+    from sulq.projecting import Projection
     from sulq.sharing import Shared
     from sulq.sql import Statement
 
@@ -56,41 +59,6 @@ class Budget:
         return f"{spent.split()[0]} of {total} spent, {left.split()[0]} left"
 
 
-@dataclass(frozen=True, slots=True)
-class Bundle:
-    """Checked queries that are one question: asked, paid and stored together."""
-
-    parts: tuple[tuple[CheckedQuery, Tariff], ...]
-
-    @property
-    def text(self) -> str:
-        """Canonical: one query's own text, or the list of them."""
-        texts = [c.text for c, _ in self.parts]
-        return texts[0] if len(texts) == 1 else json.dumps(texts)
-
-    @property
-    def price(self) -> Price:
-        """The price of them all."""
-        return sum((t.price for _, t in self.parts), Price(0))
-
-    @property
-    def cells(self) -> tuple[int, ...] | None:
-        """Every ledger cell that one of them concerns; None is everybody."""
-        chosen: set[int] = set()
-        for checked, _ in self.parts:
-            if checked.ledger_cells is None:
-                return None
-            chosen |= set(checked.ledger_cells)
-        return tuple(sorted(chosen))
-
-    def answers(self, noisy: list[list[list[int]]], remaining: int) -> list[Answer]:
-        """Noisy integers on their grids as numbers in their own units."""
-        return [
-            _answer(query, tariff, sums, remaining)
-            for (query, tariff), sums in zip(self.parts, noisy, strict=True)
-        ]
-
-
 class Database:
     """A private table that answers questions, each paid for before a row is read."""
 
@@ -111,8 +79,11 @@ class Database:
         self._guard = guard  # says whether the rows are still those the ledger began with
         self.promise = promise
         self.pricing = pricing
-        self.schema = engine.schema
+        self.schema = engine.schema  # what a question may use, and
+        self._stored = engine.schema  # what the rows have
+        self._view: Projection | None = None  # how the one is written in terms of the other
         self.name = name
+        self._analyst = ""  # whose questions these are, where the ledger tells people apart
 
     # --- the corridor -------------------------------------------------------------------
 
@@ -120,7 +91,12 @@ class Database:
     def ask(self, query: Query, *, request_id: str | None = None) -> Answer: ...
     @overload
     def ask(
-        self, query: Sequence[Query], *, request_id: str | None = None, share: bool = True
+        self,
+        query: Sequence[Query],
+        *,
+        request_id: str | None = None,
+        share: bool = True,
+        together: bool = False,
     ) -> list[Answer]: ...
     def ask(
         self,
@@ -128,25 +104,47 @@ class Database:
         *,
         request_id: str | None = None,
         share: bool = True,
+        together: bool = False,
     ) -> Answer | list[Answer]:
         """Ask one query, or a list of them as one batch: one charge, one scan.
 
         A question asked before returns its stored answer, free. A repeated `request_id` never
         pays twice or gets a second answer. A batch of counts over the same few-valued columns
         is answered from shared histograms where that costs less for the same mean error;
-        share=False asks each by itself.
+        share=False asks each by itself; together=True makes the list one question of the ledger,
+        as the parts of a SQL statement are.
         """
+        if isinstance(query, str):
+            raise QueryNotAllowed(f"{shorten(repr(query))}: want a sulq.Query or a list of them.")
+        question = self.question(query, share=share, together=together)
+        found: Answer | list[Answer] = self.answer(question, request_id=request_id)
+        return found
+
+    def question(
+        self, query: Query | Sequence[Query] | str, *, share: bool = True, together: bool = False
+    ) -> Question:
+        """Check and price a query, a list of them or a SELECT. Nothing is spent, no row read."""
         if isinstance(query, Query):
-            return self._ask([self._priced([query])], request_id)[0][0]
-        if isinstance(query, str) or not isinstance(query, Iterable):
+            return Question((self._priced([query]),), lambda found: found[0][0])
+        if isinstance(query, str):
+            statement = self._statement(query)
+            bundle = self._priced(list(statement.queries))
+            return Question((bundle,), lambda found: statement.table(found[0]))
+        if not isinstance(query, Iterable):
             raise QueryNotAllowed(f"{shorten(repr(query))}: want a sulq.Query or a list of them.")
         queries = list(query)
+        if together and queries:
+            return Question((self._priced(queries),), lambda found: found[0])
         shared = self._shared(queries) if share else None
         if shared is not None:
             plan, bundle = shared
-            return plan.answers(self._ask([bundle], request_id)[0])
-        asked = [self._priced([q]) for q in queries]
-        return [answers[0] for answers in self._ask(asked, request_id)]
+            return Question((bundle,), lambda found: plan.answers(found[0]))
+        alone = tuple(self._priced([q]) for q in queries)
+        return Question(alone, lambda found: [answers[0] for answers in found])
+
+    def answer(self, question: Question, *, request_id: str | None = None) -> Any:
+        """Pay for a question and answer it: an Answer, a list of them, or a Table for SQL."""
+        return question.lay_out(self._ask(list(question.bundles), request_id))
 
     def _shared(self, queries: list[Query]) -> tuple[Shared, Bundle] | None:
         """A plan for the whole batch that costs less than asking each by itself."""
@@ -155,7 +153,7 @@ class Database:
         from sulq.sharing import share
 
         checked = [self._check(q) for q in queries]
-        plan = share(checked, self.schema, self._check)
+        plan = share(checked, self._stored, self._check)
         if plan is None:
             return None
         # Plain counts over everybody all have one price.
@@ -165,9 +163,8 @@ class Database:
 
     def sql(self, text: str, *, request_id: str | None = None) -> Table:
         """Answer one SELECT: every declared group, each number with a low and high beside it."""
-        statement = self._statement(text)
-        bundle = self._priced(list(statement.queries))
-        return statement.table(self._ask([bundle], request_id)[0])
+        table: Table = self.answer(self.question(text), request_id=request_id)
+        return table
 
     def _statement(self, text: str) -> Statement:
         from sulq.sql import compile_statement
@@ -188,7 +185,7 @@ class Database:
             }
             kept = self._ledger.record([(charges[text].number, a) for text, a in noisy.items()])
             stored |= dict(zip(noisy, kept, strict=True))  # the first answer recorded wins
-        remaining = self._ledger.budget()[2] if left is None else left
+        remaining = self._left() if left is None else left
         return [b.answers(json.loads(stored[b.text] or ""), remaining) for b in asked]
 
     def _sums_and_noise(
@@ -204,14 +201,15 @@ class Database:
             return self._sums(checked), noise.result()
 
     def _priced(self, queries: list[Query]) -> Bundle:
-        checked = [self._check(q) for q in queries]
+        queries = [self._written(q) for q in queries]
+        checked = [self._checked(q) for q in queries]
         numbers = sum(c.shape[0] * len(c.releases) for c in checked)
         if numbers > MOST_NUMBERS:
             raise QueryNotAllowed(
                 f"the answer would need {numbers:,} noisy numbers, at most {MOST_NUMBERS:,}. Ask "
                 "for fewer groups or fewer medians."
             )
-        return Bundle(tuple((c, self._tariff(c)) for c in checked))
+        return Bundle(tuple((c, self._tariff(c)) for c in checked), tuple(queries))
 
     def _sums(self, checked: list[CheckedQuery]) -> list[list[list[int]]]:
         """Exact sums. Whatever goes wrong here is charged, and its own words may quote rows."""
@@ -225,14 +223,21 @@ class Database:
         except Exception:
             raise EngineFailed(f"the engine gave no sum. {stands}") from None
 
+    def _written(self, query: Query) -> Query:
+        """The query in terms of the stored columns."""
+        return query if self._view is None else self._view.written_out(query)
+
     def _check(self, query: Query) -> CheckedQuery:
+        return self._checked(self._written(query))
+
+    def _checked(self, query: Query) -> CheckedQuery:
         try:
             hash(query)
         except TypeError:
             raise QueryNotAllowed(
                 f"{shorten(repr(query))}: names and numbers are wanted where a list or set stands."
             ) from None
-        terms = (query, self.schema, self.promise.noise, self.promise.guarantee)
+        terms = (query, self._stored, self.promise.noise, self.promise.guarantee)
         # Looking is free, so only small questions are kept, whatever an analyst looks at.
         return _small(*terms) if is_small(query) else check(*terms)
 
@@ -243,28 +248,40 @@ class Database:
         self, asked: list[Bundle], request_id: str | None
     ) -> tuple[dict[str, Charge], dict[str, str | None], int | None]:
         """Pay for what is not paid yet; give the charges, the answers already stored and, if
-        all of it was new, what is left.
+        this request made all the charges, what they left.
         """
+        self._guard.check()
+        requests = self._requests(asked, request_id)
+        found = {b.text: self._ledger.find(b.text) for b in asked}
+        stored = {text: known[1] if known else None for text, known in found.items()}
+        if request_id is None and all(found.values()):
+            return {text: known[0] for text, known in found.items() if known}, stored, None
+        new = not any(found.values())
+        charges = self._ledger.charge(requests, new=new)
+        return {c.query: c for c in charges}, stored, left_by(charges, requests)
+
+    def _requests(self, asked: list[Bundle], request_id: str | None) -> list[Request]:
+        """What the ledger is asked to charge."""
         from sulq.ledger import Request
 
-        self._guard.check()
         requests = [
-            Request(b.text, b.price.micro, b.cells, _numbered(request_id, i, len(asked)))
+            Request(
+                b.text, b.price.micro, b.cells, _numbered(request_id, i, len(asked)), self._analyst
+            )
             for i, b in enumerate(asked)
         ]
         if request_id is not None and len(asked) != 1:
             # The id itself stands for the whole list: a free line, so that the same id with
             # another list is refused.
             listed = json.dumps({"batch": [b.text for b in asked]})
-            requests.insert(0, Request(listed, 0, (), request_id))
-        found = {b.text: self._ledger.find(b.text) for b in asked}
-        stored = {text: known[1] if known else None for text, known in found.items()}
-        if request_id is None and all(found.values()):
-            return {text: known[0] for text, known in found.items() if known}, stored, None
-        new = request_id is None and not any(found.values())
-        charges = self._ledger.charge(requests, new=new)
-        left = min(c.remaining for c in charges) if new and charges else None
-        return {c.query: c for c in charges}, stored, left
+            requests.insert(0, Request(listed, 0, (), request_id, self._analyst))
+        return requests
+
+    def _left(self) -> int:
+        """What may still be spent, in micro-queries: of the whole and of the allotment."""
+        left = self._ledger.budget()[2]
+        allotted = self._ledger.allotment(self._analyst).left if self._analyst else None
+        return left if allotted is None else min(left, max(allotted, 0))
 
     def _drawn(self, bundles: list[Bundle]) -> dict[Law, Iterator[int]]:
         """All the noise a batch needs, each law's in one go."""
@@ -334,9 +351,13 @@ class Database:
         counting = replace(checked, axes=(), values=one, mix=None, where=None)
         return self._sums([counting])[0][0][0]
 
+    def rows_of(self, query: Query) -> int:
+        """How many rows a query is about, by public columns alone. Public like n, so free."""
+        return self._public_count(self._check(query))
+
     def _public_mean(self, query: Query) -> Answer:
         answer = self.ask(query)  # paid before a row is read, and before S is counted
-        n = self._public_count(self._check(query))
+        n = self.rows_of(query)
         if n == 0:
             raise EngineFailed(
                 "rows=: no row is in this public set, so it has no mean. The charge stands."
@@ -420,40 +441,76 @@ class Database:
 
     def price(self, query: Query | Sequence[Query] | str) -> Price:
         """What a question would cost. Nothing is spent, no row is read."""
-        if isinstance(query, str):
-            return self._priced(list(self._statement(query).queries)).price
-        if isinstance(query, Query):
-            return self._priced([query]).price
-        if not isinstance(query, Iterable):
-            raise QueryNotAllowed(f"{shorten(repr(query))}: want a sulq.Query or a list of them.")
-        queries = list(query)
-        shared = self._shared(queries)
-        if shared is not None:
-            return shared[1].price
-        distinct = {c.text: c for c in (self._check(q) for q in queries)}
-        return sum((self._tariff(c).price for c in distinct.values()), Price(0))
+        return self.question(query).price
 
     @property
     def budget(self) -> Budget:
-        """T, spent and remaining, in queries."""
-        return Budget(*(Fraction(x, MICRO) for x in self._ledger.budget()))
+        """T, spent and remaining, in queries; an analyst's allotment and their own spending."""
+        total, spent, left = self._ledger.budget()
+        if self._analyst:
+            own = self._ledger.allotment(self._analyst)
+            if own.allotted is not None:
+                total, spent, left = own.allotted, own.spent, min(left, max(own.left or 0, 0))
+        return Budget(*(Fraction(x, MICRO) for x in (total, spent, left)))
 
     def budget_by_cell(self) -> list[dict[str, Any]]:
         """The budget of each combination of public values, in queries."""
         total, _, _ = self._ledger.budget()
         spent, everyone = self._ledger.spent_by_cell(), self._ledger.base()
         out = []
-        for i, cell in enumerate(self.schema.cells):
-            names = {c.name: v for c, v in zip(self.schema.cell_columns, cell, strict=True)}
+        for i, cell in enumerate(self._stored.cells):
+            names = {c.name: v for c, v in zip(self._stored.cell_columns, cell, strict=True)}
             used = spent.get(i, everyone)
             out.append(
                 names | {"spent": Fraction(used, MICRO), "remaining": Fraction(total - used, MICRO)}
             )
         return out
 
+    def project(self, model: Any, *, clip: float | None = None) -> Database:
+        """The same database with a model's components pc1, pc2, ... in place of its columns.
+
+        `clip` keeps each within so many standard deviations, as the model knows them, so that
+        less noise is needed than for the widest a component could be.
+        """
+        from sulq.projecting import projection
+
+        if self._view is not None:
+            raise QueryNotAllowed("project: this is a projection already; project the table.")
+        view = copy.copy(self)
+        view._view = projection(model, self.schema, clip)
+        view.schema = view._view.schema
+        return view
+
+    def as_analyst(self, name: str) -> Database:
+        """The same database, asked by one analyst: charged by that name, within its allotment."""
+        if not isinstance(name, str) or not name:
+            raise Refused(f"name={name!r}: want the analyst's name.")
+        view = copy.copy(self)
+        view._analyst = name
+        return view
+
+    def allot(self, analyst: str, queries: Any) -> None:
+        """Let an analyst spend at most so many queries in all; None: no limit of their own.
+
+        A cap, not a reservation, since T is one for everybody. Logged in the ledger.
+        """
+        self._ledger.allot(analyst, None if queries is None else _micro(queries))
+
+    def allotments(self) -> dict[str, Allotment]:
+        """What every analyst has spent and may spend, in micro-queries."""
+        return self._ledger.allotments()
+
     def history(self) -> list[Charge]:
         """Every charge ever made, oldest first."""
         return self._ledger.history()
+
+    def decisions(self) -> list[Entry]:
+        """What the owner decided, oldest first: refreshes, overrides, allotments, restores."""
+        return self._ledger.decisions()
+
+    def entries(self, first: int = 0) -> Iterator[Entry]:
+        """Every entry of the ledger's chain from this one on: charges, answers, decisions."""
+        return self._ledger.entries(first)
 
     @property
     def columns(self) -> list[str]:
@@ -464,6 +521,29 @@ class Database:
     def rows(self) -> int:
         """n, which is public."""
         return self._engine.rows
+
+    def sizes(self, *rows: Rows) -> list[tuple[int, ...]]:
+        """How many rows each public set has, or each of its blocks. Public like n, so free."""
+        counting = [self._check(Query(("1",), rows=r)) for r in rows]
+        check_size(sum(c.shape[0] for c in counting))
+        return [in_rows(matrix) for matrix in self._public(counting)]
+
+    def key_counts(self) -> KeyCounts:
+        """Whether every row has a key of its own. Public, so free."""
+        need_key(self.schema, "counting keys")
+        everyone = self._check(Query(("1",)))
+        nobody = self._check(Query(("1",), rows=Rows.where(missing_key(self.schema))))
+        found = self._public([everyone, nobody, different(everyone, self.schema)])
+        rows, missing, keys = (matrix[0][0] for matrix in found)
+        return KeyCounts(rows, missing, rows - missing - keys)
+
+    def _public(self, counting: list[CheckedQuery]) -> list[list[list[int]]]:
+        """Exact counts of public sets: nothing private is read, so nothing is charged."""
+        self._guard.check()
+        try:
+            return self._engine.sums(counting) if counting else []
+        except Exception:
+            raise Refused("the engine gave no count. Nothing was charged; ask again.") from None
 
     def verify(self) -> int:
         """Walk the ledger's chain and give the number of entries; raises if it is broken."""
@@ -482,24 +562,6 @@ class Database:
 
     def __repr__(self) -> str:
         return f"<sulq.Database {self.name!r}: {self.rows:,} rows, {self.budget}>"
-
-
-def _answer(query: CheckedQuery, tariff: Tariff, noisy: list[list[int]], remaining: int) -> Answer:
-    exact = tuple(
-        tuple(x * step for x, step in zip(row, tariff.steps, strict=True)) for row in noisy
-    )
-    stds = tuple(law.std * float(s) for law, s in zip(tariff.laws, tariff.steps, strict=True))
-    first = tariff.laws[0]
-    return Answer(
-        exact,
-        (stds,) * len(exact),
-        cell_labels(query.axes),
-        tuple(r.name for r in query.releases),
-        tariff.price,
-        remaining,
-        lambda level: first.half_width(level) / first.std if first.std else 0.0,
-        axes=axis_names(query.axes),
-    )
 
 
 def is_small(query: Any) -> bool:
@@ -528,28 +590,31 @@ def add_noise(
     ]
 
 
-def axis_names(axes: tuple[Axis, ...]) -> tuple[str, ...]:
-    """A name for each axis: its column's, or what kind of partition it is."""
-    names: list[str] = []
-    for axis in axes:
-        plain = axis.node.value if axis.node is not None and axis.node.op == "column" else axis.kind
-        count = sum(n.split(" ")[0] == plain for n in names)
-        names.append(f"{plain} {count + 1}" if count else str(plain))
-    return tuple(names)
-
-
 def dot(a: Sequence[int], b: Sequence[int]) -> int:
     """The inner product, in whole numbers."""
     return sum(x * y for x, y in zip(a, b, strict=True))
 
 
-def cell_labels(axes: tuple[Axis, ...]) -> tuple[Any, ...]:
-    """Each cell's name: a label, a tuple of them for several axes, 'all' without any."""
-    if not axes:
-        return ("all",)
-    if len(axes) == 1:
-        return axes[0].labels
-    return tuple(itertools.product(*(a.labels for a in axes)))
+def left_by(charges: list[Charge], requests: list[Request]) -> int | None:
+    """What these requests left, of the whole and of the allotment; None if others paid.
+
+    A repeated id hears again what was left then, so that both replies are the same.
+    """
+    pairs = zip(charges, requests, strict=True)
+    if not charges or any((c.request, c.analyst) != (r.id, r.analyst) for c, r in pairs):
+        return None
+    return min(c.remaining if c.own is None else min(c.remaining, max(c.own, 0)) for c in charges)
+
+
+def _micro(queries: Any) -> int:
+    """Queries as whole micro-queries, rounded down."""
+    try:
+        if isinstance(queries, bool):
+            raise ValueError
+        exact = Fraction(queries) * MICRO
+    except (TypeError, ValueError, OverflowError, ZeroDivisionError):
+        raise Refused(f"queries={queries!r}, want a number of queries, 0 or more.") from None
+    return math.floor(exact)
 
 
 def _numbered(request_id: str | None, i: int, count: int) -> str | None:

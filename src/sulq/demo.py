@@ -1,15 +1,18 @@
-"""`sulq demo`: a private table, priced, charged and answered, with the true values beside.
+"""`sulq demo`: a private table behind a server, priced, charged and answered over HTTP.
 
-The people are synthetic, which is the only reason true values can be shown.
+The people are synthetic, which is the only reason true values can be shown beside the answers.
 """
 
 from __future__ import annotations
 
+import importlib
 import os
 import shutil
 import sys
+import threading
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import ExitStack, contextmanager, suppress
 from fractions import Fraction
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -23,6 +26,8 @@ if TYPE_CHECKING:
 
 STAMP = ".sulq-demo"  # says that the folder is the demo's own, and may be started afresh
 LEDGER = "people.parquet.ledger"
+SERVER = "server"  # the folder of the demo's server
+PROMISE: dict[str, Any] = {"epsilon": 1.0, "delta": 1e-6, "queries": 1000}
 FILES = ("people.parquet", "people.toml", config.FILE, "report.md", "ages.svg", LEDGER,
          f"{LEDGER}-wal", f"{LEDGER}-shm")  # fmt: skip
 WIDEST = 100
@@ -50,14 +55,14 @@ def run(folder: Path) -> None:
         f"Made {demo_data.PEOPLE:,} synthetic people in {folder}/people.parquet, and their schema "
         f"in {folder}/people.toml."
     )
-    tour = _Tour(folder, screen)
-    try:
+    with _asked(folder) as db:
+        tour = _Tour(folder, screen, db)
         for step in tour.steps():
             step()
-    finally:
-        tour.db.close()
-    _end(folder, screen)
-    screen.say(f"\n[dim]{time.perf_counter() - started:.1f} seconds.[/dim]")
+        _end(folder, screen)
+        screen.say(f"\n[dim]{time.perf_counter() - started:.1f} seconds.[/dim]")
+        if sys.stdin.isatty() and sys.stdout.isatty():
+            _go_on(db, screen)
 
 
 def prepare(folder: Path) -> None:
@@ -76,13 +81,80 @@ def prepare(folder: Path) -> None:
         for name in FILES:
             (folder / name).unlink(missing_ok=True)
         # Only ever for made-up people: this forgets what was spent.
-        shutil.rmtree(folder / ".sulq", ignore_errors=True)
+        for name in (".sulq", SERVER):
+            shutil.rmtree(folder / name, ignore_errors=True)
         pq.write_table(demo_data.people(), folder / "people.parquet")
         (folder / "people.toml").write_text(demo_data.SCHEMA)
         settings = config.draft("people.parquet", "people.toml", config.Settings())
         (folder / config.FILE).write_text(settings)
     except OSError as error:
         raise Refused(f"dir={str(folder)!r} cannot be written: {error.strerror}.") from None
+
+
+@contextmanager
+def _asked(folder: Path) -> Iterator[Database]:
+    """The people behind a server on this machine, as an analyst asks them.
+
+    Without the server's libraries they are opened here instead.
+    """
+    import sulq
+
+    try:
+        from sulq.server.running import running
+        from sulq.server.settings import Settings
+
+        importlib.import_module("uvicorn")
+        importlib.import_module("fastapi")
+    except ImportError:
+        with sulq.open(folder / "people.parquet", folder / "people.toml", **PROMISE) as db:
+            yield db
+        return
+    key = _server(folder)
+    with ExitStack() as stack:
+        try:
+            url = stack.enter_context(running(Settings.load(folder / SERVER)))
+        except Refused:  # the usual port is taken
+            url = stack.enter_context(running(Settings.load(folder / SERVER, port=0)))
+        yield stack.enter_context(sulq.connect(url, key=key, name="people"))
+
+
+def _server(folder: Path) -> str:
+    """Make a server's folder that offers the people; give an analyst's key."""
+    from sulq.server.folder import begin
+    from sulq.server.rooms import Rooms
+    from sulq.server.settings import Settings
+
+    begin(folder / SERVER, "owner")
+    settings = folder / SERVER / config.FILE
+    # The people are made up, so nobody needs to be hidden from a stopwatch.
+    settings.write_text(settings.read_text().replace("padding = true", "padding = false"))
+    rooms = Rooms.open(Settings.load(folder / SERVER))
+    try:
+        arguments = {
+            "source": str((folder / "people.parquet").resolve()),
+            "schema": folder / "people.toml",
+            "ledger": str((folder / LEDGER).resolve()),
+        }
+        owner = rooms.people.owner()
+        record = rooms.datasets.create(owner, "people", arguments | PROMISE)
+        alice = rooms.people.add_analyst(owner.house, "alice")
+        rooms.people.invite(record.id, alice)
+        return rooms.people.new_key(alice).text
+    finally:
+        rooms.close()
+
+
+def _go_on(db: Database, screen: _Screen) -> None:
+    """Serve until stopped, and say how to ask."""
+    wire = getattr(db, "_wire", None)
+    if wire is None:
+        return
+    screen.title("Still serving")
+    screen.say(f"The server goes on at {wire.base} until Ctrl-C. In another terminal:\n")
+    screen.code(f"export SULQ_KEY={wire.key}")
+    screen.code(f'sulq count "age > 65 and disease" --data {wire.base}/people')
+    with suppress(KeyboardInterrupt):
+        threading.Event().wait()
 
 
 def _end(folder: Path, screen: _Screen) -> None:
@@ -121,18 +193,13 @@ def _activation() -> list[str]:
 class _Tour:
     """The walk: each step shows a question, its price before, its answer after."""
 
-    def __init__(self, folder: Path, screen: _Screen) -> None:
+    def __init__(self, folder: Path, screen: _Screen, db: Database) -> None:
         import duckdb
-
-        import sulq
 
         self.folder = folder
         self.screen = screen
         self.number = 0
-        self.db: Database = sulq.open(
-            folder / "people.parquet", folder / "people.toml",
-            epsilon=1.0, delta=1e-6, queries=1000,
-        )  # fmt: skip
+        self.db = db
         self.truth = duckdb.connect()
         path = str(folder / "people.parquet").replace("'", "''")
         self.truth.execute(f"create view people as select * from read_parquet('{path}')")
@@ -148,8 +215,13 @@ class _Tour:
 
     def promise(self) -> None:
         self.screen.title("The promise")
-        self.screen.code('db = sulq.open("people.parquet", schema="people.toml",')
-        self.screen.code("               epsilon=1.0, delta=1e-6, queries=1000)\n")
+        url = getattr(self.db, "url", None)
+        if url is not None:
+            self.screen.say("A server on this machine offers them to an analyst with a key:\n")
+            self.screen.code(f'db = sulq.connect("{url}", key="sulq_...", name="people")\n')
+        else:
+            self.screen.code('db = sulq.open("people.parquet", schema="people.toml",')
+            self.screen.code("               epsilon=1.0, delta=1e-6, queries=1000)\n")
         for line in self.db.promise.explain(self.db.rows).splitlines():
             self.screen.say(line, indent=2)
         self.screen.say(

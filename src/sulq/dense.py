@@ -2,7 +2,7 @@
 
 Every coordinate is a whole number of steps 2**-DENSE, held in float64. Batches are small
 enough that all sums stay far below 2**53, so that any order of additions is exact. Columns
-stand one below the other, as sources hold them, and are worked on while they are in cache.
+stand one below the other, as sources hold them, each worked on while it is in cache.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 Floats = NDArray[np.float64]
 Cells = NDArray[np.int64]
 
-ROWS = 2**14  # in a batch: a few columns of it fit the cache
+NUMBERS = 2**21  # in a batch, all its coordinates together
 ONE = 2**DENSE
 MIDDLE = 2 ** (DENSE - 1)  # what a missing value counts as
 FEW_CELLS = 64  # a matrix of who is in which cell is worth writing down up to here
@@ -55,8 +55,9 @@ def _to_steps(data: NDArray[Any], point: Node, steps: Floats) -> None:
     """round((x - low) / (high - low) * 2**DENSE), kept within the range."""
     low, high = float(point.low), float(point.high)
     with np.errstate(all="ignore"):
-        np.subtract(data, low, out=steps, dtype=np.float64)
-        steps *= np.float64(ONE) / (high - low)
+        if low:
+            data = np.subtract(data, low, out=steps, dtype=np.float64)
+        np.multiply(data, np.float64(ONE) / (high - low), out=steps, dtype=np.float64)
         np.maximum(steps, 0.0, out=steps)
         np.minimum(steps, ONE, out=steps)
         np.rint(steps, out=steps)
@@ -112,12 +113,12 @@ def _smallest(far: Floats) -> Cells:
     """The row with the least value in each column; numpy's own argmin strides through memory."""
     if len(far) > FEW_CELLS:
         return np.asarray(far.argmin(axis=0))
-    at, least = np.zeros(far.shape[1], dtype=np.int64), far[0].copy()
+    at, least = np.zeros(far.shape[1], dtype=np.uint8), far[0].copy()
     for i in range(1, len(far)):
-        nearer = far[i] < least
-        at[nearer] = i
+        nearer = (far[i] < least).view(np.uint8)
+        np.maximum(at, nearer * np.uint8(i), out=at)  # i is larger than all before it
         np.minimum(least, far[i], out=least)
-    return at
+    return at.astype(np.int64)
 
 
 def side_cells(axis: Axis, batch: Batch) -> Cells:

@@ -7,9 +7,14 @@ SulqError
 │   ├── AuditRefused      the auditor said no (counts as one of the m queries)
 │   ├── SchemaError       the owner's declarations do not fit together, or not the source
 │   ├── PromiseError      epsilon, delta, queries, noise or guarantee out of range
-│   └── SourceChanged     the rows are not those the ledger began with
+│   ├── SourceChanged     the rows are not those the ledger began with
+│   ├── KeyRefused        a server does not know the key, or no longer
+│   ├── NotPermitted      the key is good, but not for this
+│   ├── NotFound          a server has nothing of that name for this key
+│   └── LimitReached      too large, too many or too often for a server
 ├── EngineFailed          charged; no sum came back
 ├── LedgerDamaged         stop; history cannot be trusted
+├── ServerAway            no reply came; asking again does not pay again
 └── MissingExtra          an optional part of sulq is not installed
 
 A message says what was asked, what is allowed, how to mend it and whether a charge was
@@ -24,12 +29,17 @@ __all__ = [
     "AuditRefused",
     "BudgetExceeded",
     "EngineFailed",
+    "KeyRefused",
     "LedgerDamaged",
+    "LimitReached",
     "MissingExtra",
+    "NotFound",
+    "NotPermitted",
     "PromiseError",
     "QueryNotAllowed",
     "Refused",
     "SchemaError",
+    "ServerAway",
     "SourceChanged",
     "SulqError",
 ]
@@ -62,7 +72,11 @@ class SourceChanged(Refused):
 
 
 class AuditRefused(Refused):
-    """The auditor refused. It counts as one of the m queries."""
+    """The auditor refused. It counts as one of the m queries, unless it was counted before."""
+
+    def __init__(self, message: str, *, charged: bool = True) -> None:
+        self.charged = charged
+        super().__init__(message)
 
 
 class BudgetExceeded(Refused):
@@ -80,12 +94,36 @@ class BudgetExceeded(Refused):
         )
 
 
+class KeyRefused(Refused):
+    """The key is missing, malformed, unknown, expired or revoked."""
+
+
+class NotPermitted(Refused):
+    """The key is good, but its person may not do this."""
+
+
+class NotFound(Refused):
+    """There is nothing of that name, or not for this key: the two look alike."""
+
+
+class LimitReached(Refused):
+    """A request is too large, or there are too many. `retry_after` seconds, if waiting helps."""
+
+    def __init__(self, message: str, retry_after: float | None = None) -> None:
+        self.retry_after = retry_after
+        super().__init__(message)
+
+
 class EngineFailed(SulqError):
     """The charge was made, but the engine gave no sum. Asking again does not pay again."""
 
 
 class LedgerDamaged(SulqError):
     """The ledger's history cannot be trusted, so nothing more is answered."""
+
+
+class ServerAway(SulqError):
+    """No reply came from the server. Asking the same again does not pay again."""
 
 
 class MissingExtra(SulqError, ImportError):

@@ -19,7 +19,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from sulq.check import CheckedQuery
-from sulq.dense import ROWS, add_dense, nearest_cells, scaled, side_cells
+from sulq.dense import NUMBERS, add_dense, nearest_cells, scaled, side_cells
 from sulq.partition import PRIME, Axis
 from sulq.schema import LARGEST, Column, Schema
 from sulq.tree import HUGE, MAX_LENGTH, Node, days
@@ -538,11 +538,15 @@ class Matrix:
             self.add(present, self.whole[present])
             self.whole, self.pending = None, 0
 
+    def sums(self) -> dict[tuple[int, int], int]:
+        """What is not 0, by cell and value."""
+        self._settle()
+        return self.total
+
     def rows(self) -> list[list[int]]:
         """The whole matrix, empty cells as 0."""
-        self._settle()
         out = [[0] * self.shape[1] for _ in range(self.shape[0])]
-        for (cell, j), x in self.total.items():
+        for (cell, j), x in self.sums().items():
             out[cell][j] = x
         return out
 
@@ -551,13 +555,7 @@ def add_batch(
     query: CheckedQuery, batch: Batch, matrix: Matrix, counts: Array | None = None
 ) -> None:
     """Add one batch's contributions; `counts` says how many rows each stands for."""
-    member = batch.true(query.rows) & batch.true(query.where)
-    if query.sample is not None:
-        *numbers, threshold = query.sample
-        member &= hashed(batch, numbers) < threshold
-    cells = np.zeros(batch.rows, dtype=np.int64)
-    for axis in query.axes:
-        cells = cells * len(axis.labels) + cell_numbers(axis, batch)
+    member, cells = member_cells(query, batch)
     if isinstance(query.values, Dense):
         if query.values.kind == "people":
             _add_people(query.values, batch, member, cells, matrix)
@@ -566,6 +564,18 @@ def add_batch(
         return
     columns = [grid(v, batch.evaluate(v.node))[member] for v in query.values]
     _add_columns(columns, cells[member], matrix, None if counts is None else counts[member])
+
+
+def member_cells(query: CheckedQuery, batch: Batch) -> tuple[NDArray[np.bool_], NDArray[np.int64]]:
+    """Which rows a query is about, and the cell of each row."""
+    member = batch.true(query.rows) & batch.true(query.where)
+    if query.sample is not None:
+        *numbers, threshold = query.sample
+        member &= hashed(batch, numbers) < threshold
+    cells = np.zeros(batch.rows, dtype=np.int64)
+    for axis in query.axes:
+        cells = cells * len(axis.labels) + cell_numbers(axis, batch)
+    return member, cells
 
 
 def _add_columns(
@@ -707,14 +717,15 @@ def vectors_of(queries: Sequence[CheckedQuery], schema: Schema) -> int:
 
 
 def batch_rows(queries: Sequence[CheckedQuery], schema: Schema) -> int:
-    """Rows per batch for these queries: what speaks of several columns wants small ones."""
-    if any(isinstance(q.values, Dense) or _is_dense(q) for q in queries):
-        return ROWS
-    return rows_at_most(vectors_of(queries, schema))
+    """Rows per batch for these queries: what speaks of several columns wants smaller ones."""
+    most = rows_at_most(vectors_of(queries, schema))
+    widest = max((len(points) for q in queries for points in _points(q)), default=0)
+    return min(most, max(NUMBERS // widest, 1)) if widest else most
 
 
-def _is_dense(query: CheckedQuery) -> bool:
-    return any(a.kind in ("nearest", "side") for a in query.axes)
+def _points(query: CheckedQuery) -> list[tuple[Node, ...]]:
+    values = [query.values.points] if isinstance(query.values, Dense) else []
+    return [*values, *(a.points for a in query.axes)]
 
 
 def rows_at_most(width: int) -> int:

@@ -12,6 +12,8 @@ from typing import TYPE_CHECKING, Any
 from sulq.check import several_rows
 from sulq.database import Database
 from sulq.errors import LedgerDamaged, PromiseError, Refused, SchemaError, SourceChanged
+from sulq.guard import Guard as Guard
+from sulq.guard import changed, guard_of
 from sulq.noise import SystemNoise
 from sulq.price import PRICINGS
 from sulq.promise import Promise
@@ -19,80 +21,19 @@ from sulq.schema import Schema
 from sulq.sources import Source, open_source
 
 if TYPE_CHECKING:
+    from sulq.audit.opening import Audit
+    from sulq.audit.promise import AuditPromise
     from sulq.engines.base import Engine
     from sulq.ledger import Ledger
     from sulq.seal import Seal
 
 MEMORY = ":memory:"
-
-
-class Guard:
-    """Watches that the rows stay those the ledger began with."""
-
-    def __init__(self, source: Source, seal: Seal | None) -> None:
-        self._path = source.path
-        self._seal = seal
-        self._version = self._look()
-        self._origin = source.facts["fingerprint"] if source.facts else None
-        if self._origin and seal is not None and not seal.vouches(self._stored(source)):
-            raise SourceChanged(
-                f"the store {self._stored(source).name!r} is not as `sulq encode` made it beside "
-                "this ledger. Nothing was charged.\nEncode the rows again."
-            )
-        self._fingerprint = self._origin or (
-            seal.fingerprint(self._place(source)) if seal else None
-        )
-
-    @staticmethod
-    def _stored(source: Source) -> Path:
-        assert source.path is not None
-        return source.path
-
-    @staticmethod
-    def _place(source: Source) -> Any:
-        return source.path if source.path is not None else source.frame
-
-    def _look(self) -> tuple[int, ...] | None:
-        if self._path is None:
-            return None
-        found = os.stat(self._path)
-        return found.st_dev, found.st_ino, found.st_size, found.st_mtime_ns, found.st_ctime_ns
-
-    @property
-    def fingerprint(self) -> str | None:
-        """The keyed fingerprint of the rows; None for a ledger in memory."""
-        return self._fingerprint
-
-    def check(self) -> None:
-        """Raise if the file is no longer what it was."""
-        try:
-            version = self._look()
-            if version == self._version:
-                return
-            same = (
-                self._seal is not None
-                and self._origin is None
-                and self._seal.fingerprint(self._path) == self._fingerprint
-            )
-        except FileNotFoundError:
-            same = False
-        if not same:
-            raise changed(self._path)
-        self._version = version
-
-
-def changed(path: Path | None) -> SourceChanged:
-    """The one message for rows that are not the ledger's."""
-    name = path.name if path else "the source"
-    return SourceChanged(
-        f"{name!r} is not the data its ledger began with. Nothing was charged.\n"
-        "Restore the file, or run `sulq refresh` to go on with the new rows: it is logged, and "
-        "what was spent stays spent."
-    )
+AUDITED = {"rule": "classes", "dither": 2, "known": 0.5, "independent_rows": False,
+           "priors": None, "simulate": None}  # fmt: skip
 
 
 def open(
-    source: Any,
+    source: Any = None,
     schema: Schema | str | Path | Mapping[str, Any] | None = None,
     *,
     epsilon: float | None = None,
@@ -105,24 +46,60 @@ def open(
     engine: str | None = None,
     table: str | None = None,
     name: str | None = None,
+    mode: str = "noise",
+    rule: str = "classes",
+    dither: float = 2,
+    known: float = 0.5,
+    independent_rows: bool = False,
+    priors: Mapping[str, Any] | None = None,
+    simulate: Any = None,
 ) -> Database:
     """Open a private table under a promise.
 
-    `source` is a Parquet, CSV or DuckDB path, a pandas, Polars or Arrow frame, or a 2-D numpy
-    array; `schema` a TOML path, a dict or a sulq.Schema. epsilon, delta and queries (T, the
-    number of queries in the table's whole life) state the promise; they are fixed when its
-    ledger begins. `ledger` is a path, or ":memory:" for a trial without a lifetime promise.
+    `source` is a Parquet, CSV or DuckDB path, a postgresql:// address with `table`, a pandas,
+    Polars, Arrow or Spark frame, or a 2-D numpy array; `schema` a TOML path, a dict or a
+    sulq.Schema. engine="spark" reads a path, or a `table` without a source, where Spark does.
+    epsilon, delta and queries (T, the number of queries in the table's whole life) state the
+    promise; they are fixed when its ledger begins. `ledger` is a path, a postgresql:// address
+    that several machines may share, or ":memory:" for a trial without a lifetime promise.
+
+    mode="audited" adds no noise but a small dither, and refuses what would tell one row; the
+    arguments after `mode` belong to it. See docs/howto/audited.md before choosing it.
     """
-    promise = _promise(epsilon, delta, queries, noise, guarantee)
+    audit = _audit(
+        mode, epsilon=epsilon, delta=delta, queries=queries, noise=noise, guarantee=guarantee,
+        rule=rule, dither=dither, known=known, independent_rows=independent_rows, priors=priors,
+        simulate=simulate,
+    )  # fmt: skip
+    promise = None if audit else _promise(epsilon, delta, queries, noise, guarantee)
     if pricing not in PRICINGS:
         raise PromiseError(f"pricing={pricing!r}, want one of {', '.join(PRICINGS)}.")
-    found = _settled(open_source(source, table, name))
+    found = _settled(open_source(source, table, name, engine))
+    where = _place(found, ledger)
     declared = _declared(schema, source, found)
     running = _engine(found, declared, engine)
-    where = str(ledger) if ledger is not None else found.ledger
+    if audit is not None:
+        bound = audit.bound(running)
+        book, guard = _ledger(where, found, running, bound, "audited")
+        return audit.database(running, bound, book, guard, found.name)
+    assert promise is not None
     promise = _about(promise, running.schema)
     book, guard = _ledger(where, found, running, promise, pricing)
     return Database(running, promise, book, SystemNoise(), guard, pricing=pricing, name=found.name)
+
+
+def _audit(mode: str, **terms: Any) -> Audit | None:
+    """What mode="audited" is opened with; refuse its arguments where they would mean nothing."""
+    if mode == "audited":
+        from sulq.audit.opening import Audit
+
+        return Audit(**terms)
+    if mode != "noise":
+        raise PromiseError(f"mode={mode!r}, want 'noise' or 'audited'.")
+    for name, default in AUDITED.items():
+        if terms[name] is not None if default is None else terms[name] != default:
+            raise PromiseError(f"{name}: belongs to mode='audited'. Say that too, or leave it out.")
+    return None
 
 
 def _promise(
@@ -145,6 +122,16 @@ def _about(promise: Promise, schema: Schema) -> Promise:
     return replace(promise, subject="person")
 
 
+def _place(found: Source, ledger: str | Path | None) -> str:
+    """Where the ledger is. What Spark computed has no place of its own to keep one beside."""
+    if ledger is None and found.kind == "spark" and found.ledger == MEMORY:
+        raise Refused(
+            "ledger: say where a Spark frame's spending is kept, ledger='people.ledger', or "
+            "ledger=':memory:' for a trial without a lifetime promise. Nothing was charged."
+        )
+    return str(ledger) if ledger is not None else found.ledger
+
+
 def _declared(schema: Any, source: Any, found: Source) -> Schema | None:
     if found.facts is not None:
         return _of_store(found, schema)
@@ -159,8 +146,12 @@ def _declared(schema: Any, source: Any, found: Source) -> Schema | None:
 
 
 def _engine(source: Source, schema: Schema | None, engine: str | None) -> Engine:
+    if source.kind == "spark":
+        return _on_spark(source, schema, engine)
+    if source.url is not None:
+        return _on_server(source, schema, engine)
     if engine not in (None, "duckdb", "reference"):
-        raise SchemaError(f"engine={engine!r}, want 'duckdb' or 'reference'.")
+        raise SchemaError(f"engine={engine!r}, want 'duckdb', 'reference' or 'spark'.")
     from sulq.engines.duckdb import DuckDBEngine
     from sulq.progress import show
 
@@ -170,6 +161,26 @@ def _engine(source: Source, schema: Schema | None, engine: str | None) -> Engine
 
         return ReferenceEngine(running.arrow(), running.schema)
     return running
+
+
+def _on_server(source: Source, schema: Schema | None, engine: str | None) -> Engine:
+    """The rows stay where they are."""
+    if engine not in (None, "postgres"):
+        raise SchemaError(f"engine={engine!r}: rows in PostgreSQL are read by 'postgres'.")
+    from sulq.engines.postgres import PostgresEngine
+
+    assert schema is not None
+    return PostgresEngine(source, schema)
+
+
+def _on_spark(source: Source, schema: Schema | None, engine: str | None) -> Engine:
+    """The rows stay in their cluster."""
+    if engine not in (None, "spark"):
+        raise SchemaError(f"engine={engine!r}: a frame of Spark's is read by 'spark'.")
+    from sulq.engines.spark import SparkEngine
+
+    assert schema is not None
+    return SparkEngine(source, schema)
 
 
 def _of_store(found: Source, schema: Any) -> Schema:
@@ -223,11 +234,11 @@ def encode(
 
 
 def _ledger(
-    where: str, source: Source, engine: Engine, promise: Promise, pricing: str
+    where: str, source: Source, engine: Engine, promise: Promise | AuditPromise, pricing: str
 ) -> tuple[Ledger, Guard]:
     """Open or begin the ledger; the same data under another name is recognised."""
     from sulq.ledger import Ledger
-    from sulq.seal import Seal, folder_lock
+    from sulq.ledger.place import exists, sealed, shown
 
     terms = terms_of(engine, promise, pricing)
     facts: dict[str, Any] = {
@@ -242,44 +253,60 @@ def _ledger(
             "no lifetime promise. Give ledger='people.ledger' to keep it.",
             stacklevel=4,
         )
-        return Ledger.open(MEMORY, **facts), Guard(source, None)
-    path = Path(where)
-    if not path.parent.is_dir():
-        raise Refused(f"ledger={where!r}: the folder {str(path.parent)!r} does not exist.")
-    seal = Seal.open(path)
-    guard = Guard(source, seal)
-    assert guard.fingerprint is not None
+        return Ledger.open(MEMORY, **facts), guard_of(source, engine, None)
+    seal = sealed(where)
+    guard = guard_of(source, engine, seal)
     # Held from looking to remembering: of two openings at once, one finds the other's.
-    with folder_lock(seal.folder):
-        _check_unclaimed(seal, guard.fingerprint)
+    with seal.held():
+        _check_unclaimed(seal, guard)
         before = seal.current()
-        if before is not None and path.exists() and before != guard.fingerprint:
-            raise changed(source.path)
-        book = Ledger.open(path, seal=seal, **facts)
+        if before is not None and exists(where, seal) and before != guard.fingerprint:
+            raise changed(source.path.name if source.path else source.name)
+        book = Ledger.open(where, seal=seal, **facts)
         if before is None and book.history():
             book.close()
-            raise _unsealed(path)
-        seal.remember(guard.fingerprint)
+            raise _unsealed(shown(where))
+        _remember(seal, guard)
     return book, guard
 
 
-def _check_unclaimed(seal: Seal, fingerprint: str) -> None:
+def _remember(seal: Seal, guard: Guard) -> None:
+    """Keep with the ledger what it is about; the rows as they are now come last."""
+    for claim in guard.claims[:-1]:
+        if not seal.remembers(claim):
+            seal.remember(claim)
+    seal.remember(guard.claims[-1])
+
+
+def ledger_of_rows(source: Any, ledger: str | Path, table: str | None = None) -> str | None:
+    """Name the other ledger of this ledger's folder that is about these rows, if there is one."""
+    from sulq.ledger.place import sealed
+
+    seal = sealed(ledger)
+    fingerprint = Guard(_settled(open_source(source, table)), seal).fingerprint
+    return None if fingerprint is None else seal.known(fingerprint)
+
+
+def _check_unclaimed(seal: Seal, guard: Guard) -> None:
     """Raise if another ledger of the folder is about these rows."""
-    other = seal.known(fingerprint)
-    if other is not None:
-        place = str(seal.folder.parent / other)
+    for claim in guard.claims:
+        other = seal.known(claim)
+        if other is None:
+            continue
+        place = seal.folder.parent / other
+        how = f" with ledger={str(place)!r}" if place.exists() else ""
         raise Refused(
             f"these rows already have a ledger in this folder, {other!r}. Nothing was charged.\n"
-            f"Continue it with ledger={place!r}, so that what was spent stays spent."
+            f"Continue it{how}, so that what was spent stays spent."
         )
 
 
-def _unsealed(path: Path) -> LedgerDamaged:
+def _unsealed(name: str) -> LedgerDamaged:
     return LedgerDamaged(
-        f"The ledger {path.name!r} has charges, but the folder '.sulq' beside it does not know "
-        "which rows they were about: it was lost, or the ledger was brought here alone. Nothing "
-        "is answered.\nRestore the folder with the ledger, or run `sulq refresh`: it is logged, "
-        "and what was spent stays spent."
+        f"The ledger {Path(name).name!r} has charges, but the folder '.sulq' beside it does not "
+        "know which rows they were about: it was lost, or the ledger was brought here alone. "
+        "Nothing is answered.\nRestore the folder with the ledger, or run `sulq refresh`: it is "
+        "logged, and what was spent stays spent."
     )
 
 
@@ -299,6 +326,7 @@ def refresh(
     schema: Schema | str | Path | Mapping[str, Any] | None = None,
     *,
     ledger: str | Path | None = None,
+    engine: str | None = None,
     table: str | None = None,
     name: str | None = None,
     reason: str = "",
@@ -308,28 +336,34 @@ def refresh(
     The public columns and their values must stay, since spending is kept by them.
     """
     from sulq.ledger import Ledger
-    from sulq.seal import Seal, folder_lock
+    from sulq.ledger.place import sealed
 
-    found = _settled(open_source(source, table, name))
-    where = Path(str(ledger) if ledger is not None else found.ledger)
-    seal = Seal.open(where)
+    found = _settled(open_source(source, table, name, engine))
+    where = _place(found, ledger)
+    seal = sealed(where)
     book = Ledger.reopen(where, seal=seal)
+    if book.terms["promise"].get("mode") == "audited":
+        book.close()
+        raise Refused(
+            "audited answers are exact: sums before and after a change would tell the rows that "
+            "changed. Nothing was charged.\nRestore the rows, or open the new ones elsewhere with "
+            "a ledger of their own, if nobody can take one for the other."
+        )
     declared = Schema.load(schema if schema is not None else book.terms["schema"])
-    running = _engine(found, declared, None)
-    guard = Guard(found, seal)
+    running = _engine(found, declared, engine)
+    guard = guard_of(found, running, seal)
     recorded = dict(book.terms["promise"])
     pricing = recorded.pop("pricing")
     promise = Promise.from_json(recorded)
     _check_cells(Schema.load(book.terms["schema"]), running.schema)
     _check_people(Schema.load(book.terms["schema"]), running.schema)
     _about(promise, running.schema)
-    assert guard.fingerprint is not None
-    with folder_lock(seal.folder):
-        _check_unclaimed(seal, guard.fingerprint)
+    with seal.held():
+        _check_unclaimed(seal, guard)
         book.renew(
             terms_of(running, promise, pricing), {"reason": reason}, cells=running.schema.cell_count
         )
-        seal.remember(guard.fingerprint)
+        _remember(seal, guard)
     return Database(running, promise, book, SystemNoise(), guard, pricing=pricing, name=found.name)
 
 
@@ -354,7 +388,7 @@ def _check_cells(old: Schema, new: Schema) -> None:
         )
 
 
-def terms_of(engine: Engine, promise: Promise, pricing: str) -> dict[str, Any]:
+def terms_of(engine: Engine, promise: Promise | AuditPromise, pricing: str) -> dict[str, Any]:
     """What the ledger writes down when it begins: the promise and the declarations."""
     return {
         "promise": {**promise.to_json(), "pricing": pricing},

@@ -1,10 +1,13 @@
-"""Table -> bars with error bars, drawn by Altair, saved as SVG or PNG.
+"""Table -> bars with error bars, drawn by Altair, saved as SVG or PNG; and pictures in general.
 
 A noisy count below zero is drawn below zero: cutting it off would hide the noise.
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from functools import cached_property
+from html import escape
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -19,6 +22,44 @@ WIDTH, HEIGHT = 640, 360
 LEAST_WIDTH, MOST_WIDTH = 14, 4000  # of one bar, of a chart
 MANY = 12  # labels, or one of LONG letters: from here on they are written slanted
 LONG = 10
+
+
+class Picture:
+    """Something drawn, and the same in words: print it, show it in a notebook, or save it.
+
+    `draw` gives an Altair chart when handed Altair, which is loaded only then.
+    """
+
+    def __init__(self, text: str, draw: Callable[[Any], Any]) -> None:
+        self.text = text
+        self._draw = draw
+
+    @cached_property
+    def chart(self) -> Any:
+        """The Altair chart, to change or show your own way."""
+        return _styled(self._draw(ready()))
+
+    def save(self, path: str | Path) -> Picture:
+        """Write it as .svg or .png; an SVG holds the words too, for those who cannot see it."""
+        ready(path)
+        save(self.chart, path, self.text)
+        return self
+
+    @staticmethod
+    def ready(path: str | Path | None = None) -> None:
+        """Can it be drawn, and saved there? Ask this before paying for what will be drawn."""
+        ready(path)
+
+    def __str__(self) -> str:
+        return self.text
+
+    def _repr_mimebundle_(self, **options: Any) -> dict[str, str]:
+        """What a notebook shows: the drawing itself, which needs no network."""
+        try:
+            ready("picture.svg")
+        except MissingExtra:
+            return {"text/plain": self.text}
+        return {"image/svg+xml": _svg(self.chart, self.text), "text/plain": self.text}
 
 
 def bars(table: Table, path: str | Path | None = None) -> Any:
@@ -61,22 +102,29 @@ def _check_path(path: Path) -> None:
         raise Refused(f"plot={str(path)!r}: the folder {str(path.parent)!r} does not exist.")
 
 
-def save(chart: Any, path: str | Path) -> None:
-    """Write the chart as SVG or PNG."""
+def save(chart: Any, path: str | Path, text: str = "") -> None:
+    """Write the chart as SVG or PNG; an SVG says the text to those who cannot see it."""
     import vl_convert
 
     path = Path(path)
     _check_path(path)
-    text = chart.to_json()
     content = (
-        vl_convert.vegalite_to_svg(text).encode()
+        _svg(chart, text).encode()
         if path.suffix.lower() == ".svg"
-        else vl_convert.vegalite_to_png(text, scale=2)
+        else vl_convert.vegalite_to_png(chart.to_json(), scale=2)
     )
     try:
         path.write_bytes(content)
     except OSError as error:
         raise Refused(f"plot={str(path)!r} cannot be written: {error.strerror}.") from None
+
+
+def _svg(chart: Any, text: str) -> str:
+    import vl_convert
+
+    svg: str = vl_convert.vegalite_to_svg(chart.to_json())
+    head, _, rest = svg.partition(">")  # the opening tag
+    return f'{head} role="img"><desc>{escape(text)}</desc>{rest}' if text else svg
 
 
 def _chart(alt: Any, table: Table, name: str) -> Any:

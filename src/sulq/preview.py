@@ -16,8 +16,9 @@ from fractions import Fraction
 from typing import TYPE_CHECKING
 
 from sulq.answer import with_error
-from sulq.database import Bundle, add_noise
+from sulq.database import add_noise
 from sulq.price import Price
+from sulq.question import Bundle
 
 if TYPE_CHECKING:
     from sulq import Database

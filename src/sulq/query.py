@@ -305,6 +305,8 @@ class Query(_Plain):
         """Read the JSON form back; anything unknown is refused."""
         if not isinstance(body, Mapping):
             raise QueryNotAllowed('a query in JSON is an object, such as {"where": "smoker"}.')
+        if body.get("kind", "query") != "query":
+            raise QueryNotAllowed(f"kind={str(body['kind'])[:60]!r}: want a query here.")
         made = _from_plain(dict(body) | {"kind": "query"})
         assert isinstance(made, cls)
         return made

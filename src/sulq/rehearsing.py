@@ -96,24 +96,25 @@ def rehearsal(
     declared = Schema.load(schema)
     named = name or Path(declared.where).stem or NAME
     source = Source("arrow", named, frame=made_up(declared, rows))
-    return _opened(source, declared, promise, pricing)
+    return on_rows(source, declared, promise, pricing)
 
 
-def _opened(source: Source, schema: Schema, promise: Promise, pricing: str) -> Rehearsal:
+def on_rows(
+    source: Source, schema: Schema, promise: Promise, pricing: str, ledger: Path | str = MEMORY
+) -> Rehearsal:
+    """A rehearsal on these made-up rows, wherever they are; its budget does not run out."""
     from sulq.engines.duckdb import DuckDBEngine
     from sulq.ledger import Ledger
 
     engine = DuckDBEngine(source, schema)
     if engine.schema.unit is not None:
         promise = replace(promise, subject="person")
-    ledger = Ledger.open(
-        MEMORY, terms=terms_of(engine, promise, pricing), cells=engine.schema.cell_count,
+    book = Ledger.open(
+        ledger, terms=terms_of(engine, promise, pricing), cells=engine.schema.cell_count,
         total=PLENTY, name=source.name,
     )  # fmt: skip
     guard = Guard(source, None)
-    return Rehearsal(
-        engine, promise, ledger, SystemNoise(), guard, pricing=pricing, name=source.name
-    )
+    return Rehearsal(engine, promise, book, SystemNoise(), guard, pricing=pricing, name=source.name)
 
 
 # --- rows ---------------------------------------------------------------------------------

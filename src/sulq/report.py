@@ -17,6 +17,8 @@ from sulq.schema import Schema
 from sulq.wording import parts_of, query_of, readable
 
 if TYPE_CHECKING:
+    from sulq.audit.promise import AuditPromise
+    from sulq.database import Database
     from sulq.ledger import Ledger
 
 FEW = 100  # cells of one answer written out on the page; all of them are in the JSON
@@ -94,10 +96,14 @@ def report(ledger: Ledger, *, answers: bool = False) -> dict[str, Any]:
     return found
 
 
-def promise_of(ledger: Ledger) -> tuple[Promise, str]:
+def promise_of(ledger: Ledger) -> tuple[Promise | AuditPromise, str]:
     """The promise the ledger began with, and how it prices."""
     recorded = dict(ledger.terms["promise"])
     pricing = recorded.pop("pricing")
+    if recorded.get("mode") == "audited":
+        from sulq.audit.promise import AuditPromise
+
+        return AuditPromise.from_json(recorded), pricing
     return Promise.from_json(recorded), pricing
 
 
@@ -112,7 +118,7 @@ def _event(body: dict[str, Any]) -> str:
 Parts = list[dict[str, Any]]  # a question may have several parts, as a SQL statement has
 
 
-def _answers(ledger: Ledger, promise: Promise, pricing: str) -> Iterator[tuple[int, Parts | None]]:
+def _answers(ledger: Ledger, promise: Any, pricing: str) -> Iterator[tuple[int, Parts | None]]:
     """The stored noisy answers by charge, in their own units where the question can be read."""
     schema, asked = Schema.load(ledger.terms["schema"]), {}
     for entry in ledger.entries():
@@ -120,6 +126,11 @@ def _answers(ledger: Ledger, promise: Promise, pricing: str) -> Iterator[tuple[i
             asked[entry.number] = entry.body["query"]
         if entry.kind == "answer":
             number, noisy = entry.body["charge"], json.loads(entry.body["answer"])
+            if isinstance(noisy, dict):  # of an audited table: one sum, or a refusal
+                from sulq.audit.database import told
+
+                yield number, [told(asked[number], noisy, schema, promise)]
+                continue
             try:
                 pairs = zip(parts_of(asked[number]), noisy, strict=True)
                 yield number, [_part(t, sums, schema, promise, pricing) for t, sums in pairs]
@@ -127,13 +138,25 @@ def _answers(ledger: Ledger, promise: Promise, pricing: str) -> Iterator[tuple[i
                 yield number, None  # kept, but this version cannot say it in units
 
 
+def answer_parts(db: Database, text: str) -> Parts | None:
+    """The stored answer to one canonical question; None if there is none that can be said."""
+    known = db._ledger.find(text)
+    if known is None or known[1] is None:
+        return None
+    try:
+        pairs = zip(parts_of(text), json.loads(known[1]), strict=True)
+        return [_part(t, sums, db.schema, db.promise, db.pricing) for t, sums in pairs]
+    except (SulqError, ValueError, TypeError):
+        return None
+
+
 def _part(
     text: str, noisy: list[list[int]], schema: Schema, promise: Promise, pricing: str
 ) -> dict[str, Any]:
     """Grid integers as numbers with error bars; ValueError if the question is not the same."""
     from sulq.check import check
-    from sulq.database import Bundle
     from sulq.price import tariff_of
+    from sulq.question import Bundle
 
     query = query_of(text)
     if query is None:
@@ -272,6 +295,8 @@ def _answer(answers: dict[int, Parts | None], number: int) -> str:
     parts = answers[number]
     if parts is None:
         return "kept in the ledger"
+    if "refused" in parts[0]:
+        return f"refused: {parts[0]['refused']}"
     if _numbers(parts) > 1:
         return f"{_numbers(parts):,} numbers, below"
     return with_error(parts[0]["values"][0][0], parts[0]["half_widths_95"][0])

@@ -60,15 +60,13 @@ class Seal:
     def open(cls, ledger_path: str | Path) -> Seal:
         """Open the folder beside this ledger, or make it."""
         ledger = Path(os.path.realpath(ledger_path))
-        folder = ledger.parent / FOLDER
-        try:
-            folder.mkdir(mode=0o700, exist_ok=True)
-            folder.chmod(0o700)
-            return cls(ledger, _secret(folder))
-        except OSError as error:
-            raise Refused(
-                f"folder={str(folder)!r} cannot be used: {error.strerror}. Nothing was charged."
-            ) from error
+        return cls(ledger, open_folder(ledger.parent / FOLDER))
+
+    @contextmanager
+    def held(self) -> Iterator[None]:
+        """Hold all that is known of sources: of two openings at once, one finds the other's."""
+        with folder_lock(self.folder):
+            yield
 
     # -- marks --
 
@@ -209,10 +207,14 @@ class Seal:
                 return path.name.removesuffix(".mark")
         return None
 
+    def remembers(self, fingerprint: str) -> bool:
+        """Was this ledger ever about these rows?"""
+        return fingerprint in _fingerprints(self._path)
+
     def remember(self, fingerprint: str) -> None:
         """Keep this source's fingerprint with the ledger's mark, for good."""
         with self._locked() as handle:
-            if fingerprint == self.current():
+            if fingerprint == next(reversed(_fingerprints(self._path)), None):
                 return
             end = max(os.fstat(handle).st_size, SLOT * SLOTS)
             # The line break in front ends a line that a crash cut short.
@@ -231,6 +233,22 @@ class Seal:
         if hasattr(source, "to_batches"):
             return self._of_bytes(_table_bytes(source), progress, source.nbytes)
         return self._of_bytes(source, progress, None)
+
+    def of_contents(self, contents: str) -> str:
+        """Fingerprint a text, keyed."""
+        return self._of_bytes([contents.encode()], None, None)
+
+    def of_version(
+        self, version: str | None, contents: Callable[[], tuple[str, ...]]
+    ) -> tuple[str, ...]:
+        """Fingerprint what `contents` gives, unless this very version of it was read before."""
+        key = self.of_contents(f"version {version}")
+        found = self._files().get(key) if version is not None else None
+        if found is None:
+            found = " ".join(map(self.of_contents, contents()))
+            if version is not None:
+                self._keep_file(key, found)
+        return tuple(found.split())
 
     def _of_bytes(
         self, chunks: Iterable[bytes | memoryview], progress: Progress | None, size: int | None
@@ -276,6 +294,18 @@ class Seal:
 
 
 # ---- files ----------------------------------------------------------------------------------
+
+
+def open_folder(folder: Path) -> bytes:
+    """Make the folder, for its owner only, or open it; give its secret."""
+    try:
+        folder.mkdir(mode=0o700, exist_ok=True)
+        folder.chmod(0o700)
+        return _secret(folder)
+    except OSError as error:
+        raise Refused(
+            f"folder={str(folder)!r} cannot be used: {error.strerror}. Nothing was charged."
+        ) from error
 
 
 def _secret(folder: Path) -> bytes:

@@ -211,7 +211,7 @@ def _steps(weights: Any, levels: Any) -> list[tuple[Array, Array, NDArray[np.int
 
 def _through(work: Array, weights: Any, levels: Any) -> Array:
     """work G^-1, row by row, without writing G^-1 down."""
-    out = work * (1.0 / weights[0])
+    out: Array = work * (1.0 / weights[0])
     for u, scaled, starts in _steps(weights, levels):
         sizes = np.diff(starts, append=work.shape[1])
         out -= np.repeat(np.add.reduceat(work * u, starts, axis=1), sizes, axis=1) * scaled

@@ -9,12 +9,14 @@ from __future__ import annotations
 import csv
 import gzip
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 from sulq.errors import MissingExtra, SchemaError
+from sulq.postgres import is_address
 from sulq.schema import Schema
+from sulq.spark import find_rows, is_spark
 
 PARQUET = (".parquet", ".pq", ".parq")
 CSV = (".csv", ".tsv", ".csv.gz", ".tsv.gz", ".txt")
@@ -26,18 +28,21 @@ STORE = (".sulq",)
 
 @dataclass(frozen=True)
 class Source:
-    """A place with rows. `kind` is parquet, csv, duckdb, store or arrow."""
+    """A place with rows. `kind` is parquet, csv, duckdb, store, arrow, postgres or spark."""
 
     kind: str
     name: str
     path: Path | None = None
-    frame: Any = None  # an Arrow table
+    frame: Any = None  # an Arrow table, or rows that Spark found
     table: str | None = None
     facts: Mapping[str, Any] | None = None  # what a store says of itself
+    url: str | None = field(default=None, repr=False)  # of a server; may hold a password
 
     @property
     def ledger(self) -> str:
-        """The default ledger: beside a file, in memory for frames."""
+        """The default ledger: beside a file, here for a server's table, in memory for frames."""
+        if self.url is not None:
+            return f"{self.name}.ledger"
         if self.path is None:
             return ":memory:"
         if self.facts is not None:  # a store goes on with the ledger of its rows
@@ -45,8 +50,18 @@ class Source:
         return str(self.path.with_name(self.path.name + ".ledger"))
 
 
-def open_source(source: Any, table: str | None = None, name: str | None = None) -> Source:
+def looks_like_data(path: Path) -> bool:
+    """Is it a file, or named like one that holds rows?"""
+    endings = (*PARQUET, *CSV, *DUCKDB, *STORE)
+    return path.is_file() or path.name.lower().endswith(endings)
+
+
+def open_source(
+    source: Any, table: str | None = None, name: str | None = None, engine: str | None = None
+) -> Source:
     """Recognise what the owner gave."""
+    if engine == "spark" or is_spark(source):
+        return _spark(source, table, name)
     if isinstance(source, str | Path):
         return _path(source, table, name)
     return Source("arrow", name or "frame", frame=_frame(source))
@@ -54,11 +69,14 @@ def open_source(source: Any, table: str | None = None, name: str | None = None) 
 
 def _path(source: str | Path, table: str | None, name: str | None) -> Source:
     text = str(source)
+    if is_address(text):
+        return Source("postgres", name or _last(table) or "table", table=table, url=text)
     if "://" in text:
         scheme = text.split("://", 1)[0]
         raise SchemaError(
-            f"source: {scheme}:// addresses are not supported by this version. Give a Parquet or "
-            "CSV path, a DuckDB file, or a pandas, Polars or Arrow frame."
+            f"source: {scheme}:// addresses are not supported by this version. Give a "
+            "postgresql:// address, a Parquet or CSV path, a DuckDB file, or a pandas, Polars or "
+            "Arrow frame."
         )
     path = Path(source)
     if not path.is_file():
@@ -81,6 +99,23 @@ def _path(source: str | Path, table: str | None, name: str | None) -> Source:
         f"source={path.name!r}: the ending is not known. Parquet: {', '.join(PARQUET)}; CSV: "
         f"{', '.join(CSV)}; DuckDB: {', '.join(DUCKDB)}; encoded: {', '.join(STORE)}."
     )
+
+
+def _spark(source: Any, table: str | None, name: str | None) -> Source:
+    """Rows that Spark reads: files of this machine, a table, another place, or a frame."""
+    if is_address(source):
+        raise SchemaError("source: rows in PostgreSQL are read by engine='postgres'.")
+    rows = find_rows(source, table)
+    known = table or (str(source) if isinstance(source, str | Path) else None)
+    place = rows.path or (Path(known) if known else None)
+    last = _last(table) or (place.name if place else "frame")
+    url = None if known is None or (rows.path and not table) else known
+    return Source("spark", name or last.removesuffix(".parquet"), rows.path, rows, table, url=url)
+
+
+def _last(table: str | None) -> str | None:
+    """A table's own name, without its schema's."""
+    return table.rpartition(".")[2] if table else None
 
 
 def _opened(path: Path, mode: str, **how: str) -> Any:

@@ -20,7 +20,8 @@ def subsets(count):
     keys = np.arange(N, dtype=object)
     threshold = int(RATE * PRIME)
     numbers = (hash_numbers(seed) for seed in range(count))
-    return np.array([(a * keys + b) % PRIME < threshold for a, b in numbers], np.float32)
+    hashed = (((c3 * keys + c2) * keys + c1) * keys + c0 for c3, c2, c1, c0 in numbers)
+    return np.array([h % PRIME < threshold for h in hashed], np.float32)
 
 
 def decode(members, answers, variance):

@@ -874,7 +874,7 @@ def test_narrow_and_wide_numbers(kind, values, declared):
         answers.append(engine.sums([check]))
         kernel = sulq.Query([*query.values, "exp(least(greatest(x, 0), 1))"])
         assert sums(engine, kernel)[0][0][:3] == answers[-1][0][0]
-    assert answers[0] == answers[1]
+    assert all(a == answers[0] for a in answers)
     low, high, whole = declared["low"], declared["high"], declared["type"] == "integer"
     total, scale = 0, Fraction(2) ** check.values[0].scale
     for x in values:

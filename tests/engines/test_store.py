@@ -12,7 +12,8 @@ import pyarrow as pa
 import pyarrow.parquet
 import pytest
 from engines.test_contract import ONE_ROW, SCHEMA, _cases, _rows, _table
-from helpers import ENGINES, checked, opened
+from helpers import LOCAL as ENGINES
+from helpers import checked, opened
 
 import sulq
 from sulq.check import check

@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 from sklearn import datasets
 
-from sulq.learn import PCA, KMeans, LinearRegression, Perceptron
+from sulq.learn import ID3, PCA, KMeans, LinearRegression, NaiveBayes, Perceptron
 
 # Iris in centimetres, digits 0 to 16, diabetes standardised columns within +-0.2.
 IRIS = (0.0, 10.0)
@@ -85,3 +85,15 @@ def test_breast_cancer():
 
 def test_diabetes():
     assert diabetes(100.0) > 0.3
+
+
+@pytest.mark.parametrize(
+    ("data", "bounds", "tree", "bayes"),
+    [("iris", IRIS, 0.8, 0.7), ("breast_cancer", CANCER, 0.85, 0.85), ("digits", DIGITS, 0.3, 0.8)],
+)
+def test_classes(data, bounds, tree, bayes):
+    """A tree of two levels and naive Bayes, far above the commonest class."""
+    X, y = getattr(datasets, f"load_{data}")(return_X_y=True)
+    for model, least in ((ID3(max_depth=2), tree), (NaiveBayes(), bayes)):
+        model.set_params(epsilon=100.0, guarantee="dp", bounds=bounds)
+        assert model.fit(X, y).score(X, y) > least

@@ -17,11 +17,13 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import postgres
 import pyarrow.parquet as pq
 import pytest
 
 import sulq
 from sulq import config, demo_data, errors
+from sulq import learn as sulq_learn
 from sulq.database import Database
 from sulq.expressions import HINTS, parse
 from sulq.schema import FIELDS
@@ -151,9 +153,27 @@ def workplace(demo_files: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch)
     return tmp_path
 
 
+def put_into_postgres(folder: Path, patch: pytest.MonkeyPatch) -> None:
+    """The demo's people on a server, and the addresses that the page takes from outside."""
+    if not postgres.here():
+        pytest.skip(postgres.MISSING)
+    database = postgres.fresh_name("clinic")
+    server = postgres.shared()
+    with server.connect() as connection:
+        connection.execute(f"CREATE DATABASE {database}".encode())
+    name = postgres.load(pq.read_table(folder / "people.parquet"), database=database, name="people")
+    assert name == "people"
+    patch.setenv("CLINIC", server.url("reader", database))
+    patch.setenv("LEDGER", f"{server.url(database=database)}&ledger=people")
+    (folder / "home").mkdir()  # another machine's folder: here the table has its ledger already
+    patch.setenv("SULQ_HOME", str(folder / "home"))
+
+
 @pytest.mark.parametrize("page", PAGES, ids=page_id)
-def test_examples_run(page: Path, workplace: Path) -> None:
+def test_examples_run(page: Path, workplace: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Every Python block and every `$ sulq` line of a page does what the page says."""
+    if page.name == "postgresql.md":
+        put_into_postgres(workplace, monkeypatch)
     if page == ROOT / "README.md":  # it is read in the demo's own folder, which has settings
         text = config.draft("people.parquet", "people.toml", config.Settings())
         (workplace / config.FILE).write_text(text)
@@ -225,6 +245,18 @@ def test_public_name_is_documented(name: str) -> None:
     assert name in headings(read("docs/reference/python.md"))
 
 
+@pytest.mark.parametrize("name", sulq_learn.__all__)
+def test_learner_is_documented(name: str) -> None:
+    """Every name of sulq.learn is in its table, and its public methods are somewhere."""
+    assert re.search(rf"`{name}\b", read("docs/reference/python.md"))
+    pages = "".join(p.read_text(encoding="utf-8") for p in DOCS.rglob("*.md"))
+    kind = getattr(sulq_learn, name)
+    methods = {n for n in vars(kind) if not n.startswith("_")} if isinstance(kind, type) else set()
+    known = {"estimator_type", "parsed", "fit_transform", "fit_predict", "get_feature_names_out"}
+    missing = sorted(n for n in methods - known if not re.search(rf"\b{n}\b", pages))
+    assert not missing
+
+
 @pytest.mark.parametrize(
     ("kind", "page"),
     [
@@ -264,7 +296,7 @@ def test_every_listed_refusal_gives_its_hint() -> None:
             parse(text, make.LETTERS)
 
 
-@pytest.mark.parametrize("name", ["functions.md", "cli.md"])
+@pytest.mark.parametrize("name", ["functions.md", "cli.md", "http.md"])
 def test_generated_page_is_fresh(name: str) -> None:
     """If this fails: python docs/make_reference.py"""
     assert read(f"docs/reference/{name}") == make_reference().PAGES[name]()

@@ -7,6 +7,7 @@ import sqlite3
 import stat
 import threading
 
+import postgres
 import pytest
 
 from sulq.errors import (
@@ -31,8 +32,11 @@ def opened(where, **changes):
     return Ledger.open(where, **(settings | changes))
 
 
-@pytest.fixture(params=["file", "memory"])
+@pytest.fixture(params=["file", "memory", *(["server"] if postgres.here() else [])])
 def ledger(request, tmp_path):
+    """The same in a file, in memory and on a server."""
+    if request.param == "server":
+        return opened(postgres.ledger())
     return opened(":memory:" if request.param == "memory" else tmp_path / "clinic.ledger")
 
 

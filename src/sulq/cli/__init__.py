@@ -10,7 +10,19 @@ from typing import Annotated
 import typer
 
 from sulq import __version__
-from sulq.cli import ask, owner, prepare, rehearse, shell
+from sulq.cli import (
+    ask,
+    audit,
+    learn,
+    mine,
+    owner,
+    postgres,
+    predict,
+    prepare,
+    rehearse,
+    serve,
+    shell,
+)
 
 app = typer.Typer(
     name="sulq",
@@ -38,7 +50,13 @@ def main(
 
 
 prepare.add(app)
+postgres.add(app)
 ask.add(app)
 rehearse.add(app)
 shell.add(app)
+learn.add(app)
+predict.add(app)
+audit.add(app)
+mine.add(app)
 owner.add(app)
+serve.add(app)

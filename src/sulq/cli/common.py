@@ -58,11 +58,20 @@ def write(path: Path, text: str) -> None:
         raise Refused(f"{str(path)!r} cannot be written: {error.strerror}.") from None
 
 
+def confirm(question: str, yes: bool, as_json: bool) -> None:
+    """Ask whether to go on, unless --yes has said so."""
+    if yes:
+        return
+    if as_json:
+        raise Refused("with --json nobody can be asked: say --yes.")
+    typer.confirm(question, abort=True, err=True)
+
+
 def charged_by(error: SulqError) -> bool | None:
     """Was a charge made? None: the ledger cannot tell."""
     if isinstance(error, LedgerDamaged):
         return None
-    return isinstance(error, EngineFailed | AuditRefused)
+    return error.charged if isinstance(error, AuditRefused) else isinstance(error, EngineFailed)
 
 
 def exit_code(error: SulqError) -> int:
@@ -89,29 +98,31 @@ def messages(as_json: bool) -> Iterator[None]:
 
 
 def command(
-    app: typer.Typer, name: str | None = None, panel: str | None = None
-) -> Callable[..., Any]:
+    app: typer.Typer, name: str | None = None, panel: str | None = None,
+    **gathered: Callable[..., Any],
+) -> Callable[..., Any]:  # fmt: skip
     """Add a function to the app, with `messages` around it.
 
-    A parameter named `settings` is filled from the options of `settings_from`.
+    A parameter named `settings` is filled from the options of `settings_from`, and others in the
+    same way from the functions given under their names.
     """
 
     def add(function: Callable[..., None]) -> Callable[..., None]:
         own = dict(inspect.signature(function, eval_str=True).parameters)
-        shared = inspect.signature(settings_from, eval_str=True).parameters
-        wanted = shared if own.pop("settings", None) else {}
+        makers = {n: m for n, m in (gathered | {"settings": settings_from}).items() if n in own}
+        shared = {n: inspect.signature(m, eval_str=True).parameters for n, m in makers.items()}
 
         @functools.wraps(function)
         def run(**given: Any) -> None:
-            said = {k: given.pop(k) for k in wanted}
             with messages(given.get("as_json", False)):
-                if wanted:
-                    given["settings"] = settings_from(**said)
+                for name, make in makers.items():
+                    given[name] = make(**{k: given.pop(k) for k in shared[name]})
                 function(**given)
 
         parameters = [
             p.replace(kind=inspect.Parameter.KEYWORD_ONLY)
-            for p in (*own.values(), *wanted.values())
+            for some in ({k: p for k, p in own.items() if k not in makers}, *shared.values())
+            for p in some.values()
         ]
         run.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]
         run.__annotations__ = {p.name: p.annotation for p in parameters}
@@ -134,7 +145,12 @@ def _option(name: str, panel: str, text: str) -> Any:
 ConfigFile = Annotated[
     Path | None, _option("--config", WHERE, "A sulq.toml; otherwise ./sulq.toml, or beside --data.")
 ]
-Data = Annotated[str | None, _option("--data", WHERE, "A Parquet, CSV or DuckDB file.")]
+Data = Annotated[
+    str | None,
+    _option(
+        "--data", WHERE, "A Parquet, CSV or DuckDB file; or a server's, http://HOST:PORT/NAME."
+    ),
+]
 SchemaFile = Annotated[str | None, _option("--schema", WHERE, "The schema, a TOML file.")]
 LedgerFile = Annotated[
     str | None, _option("--ledger", WHERE, "Beside the data by default; :memory: for a trial.")
@@ -198,17 +214,27 @@ def _need_source(settings: Settings) -> str:
     return settings.source
 
 
+def is_remote(source: str) -> bool:
+    """Is it a dataset of a server, asked with the key in SULQ_KEY?"""
+    return source.startswith(("http://", "https://"))
+
+
 @contextmanager
 def opened(settings: Settings) -> Iterator[Database]:
     """The database, and a note when this is the moment its ledger begins."""
     import sulq
 
-    _need_source(settings)
+    if is_remote(_need_source(settings)):
+        with sulq.connect(_need_source(settings)) as db:
+            yield db
+        return
+    from sulq.ledger.place import exists, shown
+
     path = settings.ledger_path
-    new = path is not None and not path.exists()
+    new = path is not None and not exists(path)
     with sulq.open(**settings.arguments) as db:
-        if new:
-            note(f"The ledger {str(path)!r} begins. {_terms(db.promise.to_json())}")
+        if path is not None and new:
+            note(f"The ledger {shown(path)!r} begins. {_terms(db.promise.to_json())}")
         yield db
 
 
@@ -225,10 +251,15 @@ def looked_at(settings: Settings) -> Iterator[Database]:
     """The database for a look: a ledger that has not begun is not begun by looking."""
     import sulq
 
-    _need_source(settings)
+    if is_remote(_need_source(settings)):
+        with sulq.connect(_need_source(settings)) as db:
+            yield db
+        return
+    from sulq.ledger.place import exists
+
     path = settings.ledger_path
     arguments = settings.arguments
-    if path is None or not path.exists():
+    if path is None or not exists(path):
         arguments["ledger"] = config.MEMORY
         warnings.filterwarnings("ignore", message="the ledger is in memory")
     with sulq.open(**arguments) as db:
@@ -239,18 +270,22 @@ def looked_at(settings: Settings) -> Iterator[Database]:
 def ledger_of(settings: Settings) -> Iterator[Ledger]:
     """The ledger alone, with the terms recorded in it: the rows need not even be there."""
     from sulq.ledger import Ledger
+    from sulq.ledger.place import exists, sealed, shown
     from sulq.seal import Seal
 
-    if settings.ledger is None:
-        _need_source(settings)
+    if settings.ledger is None and is_remote(_need_source(settings)):
+        raise Refused(
+            "the ledger is with the server. Its owner sees it there; what you may still spend "
+            "stands beside every answer."
+        )
     path = settings.ledger_path
     if path is None:
         raise Refused("a ledger in memory is gone when its program ends: there is nothing to show.")
-    if not path.exists():
-        if (path.parent / ".sulq" / f"{path.name}.mark").exists():
+    if not exists(path):
+        if isinstance(path, Path) and (path.parent / ".sulq" / f"{path.name}.mark").exists():
             Seal.open(path).check_vacant()
-        raise Refused(f"there is no ledger {str(path)!r}: nothing has been asked yet.")
-    ledger = Ledger.reopen(path, seal=Seal.open(path))
+        raise Refused(f"there is no ledger {shown(path)!r}: nothing has been asked yet.")
+    ledger = Ledger.reopen(path, seal=sealed(path))
     try:
         yield ledger
     finally:

@@ -34,6 +34,10 @@ HEAD = """\
 
 def stored_types(source: Source) -> dict[str, str | None]:
     """Column names and stored types; None where only the rows would tell (CSV)."""
+    if source.url is not None:
+        from sulq.engines.postgres import stored_types as on_server
+
+        return dict(on_server(source))
     if source.kind == "csv":
         assert source.path is not None
         return dict.fromkeys(_header(source.path))
@@ -93,7 +97,8 @@ def draft(path: str | Path, table: str | None = None) -> str:
     """The text of a draft."""
     source = open_source(path, table)
     blocks = [_block(name, stored) for name, stored in stored_types(source).items()]
-    return "\n".join([HEAD.format(name=Path(path).name), *blocks])
+    named = source.name if source.url is not None else Path(path).name
+    return "\n".join([HEAD.format(name=named), *blocks])
 
 
 def _block(name: str, stored: str | None) -> str:

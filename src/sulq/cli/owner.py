@@ -13,6 +13,7 @@ from sulq.cli.common import (
     Json,
     Yes,
     command,
+    confirm,
     console,
     emit,
     ledger_of,
@@ -147,7 +148,7 @@ def refresh(
 
     if settings.source is None:
         raise Refused("which table? Give --data FILE, --config PATH, or run it beside a sulq.toml.")
-    _confirm(
+    confirm(
         "Answers given so far are kept in the history, and the same question will be paid for "
         "again. Go on with the rows as they are now?",
         yes, as_json,
@@ -170,7 +171,7 @@ def override(settings: Settings, reason: Reason, yes: Yes = False, as_json: Json
     Example: sulq override --reason "disk lost, backup of May restored" --yes
     """
     from sulq.ledger import Ledger
-    from sulq.seal import Seal
+    from sulq.ledger.place import exists, sealed
 
     path = settings.ledger_path
     if path is None:
@@ -185,10 +186,10 @@ def override(settings: Settings, reason: Reason, yes: Yes = False, as_json: Json
             "newer copy of the ledger can be restored, say --yes."
         )
     _rehearse(settings, path)  # nothing is put aside unless the rest will work
-    seal = Seal.open(path)
+    seal = sealed(path)
     rows = seal.current()
     known = seal.forget(reason)
-    if not path.exists():
+    if not exists(path, seal):
         with opened(settings):
             pass
     with _closing(Ledger.reopen(path, seal=seal)) as ledger:
@@ -199,16 +200,17 @@ def override(settings: Settings, reason: Reason, yes: Yes = False, as_json: Json
     emit({"entry": number, **known}, text, as_json)
 
 
-def _rehearse(settings: Settings, path: Path) -> None:
+def _rehearse(settings: Settings, path: Path | str) -> None:
     """Raise what would go wrong: a broken chain, or a new ledger that cannot begin."""
     import sulq
     from sulq.ledger import Ledger
+    from sulq.ledger.place import exists, shown
 
-    if path.exists():
+    if exists(path):
         Ledger.reopen(path).close()
         return
     if settings.source is None:
-        raise Refused(f"the ledger {str(path)!r} is gone. Give --data too, to begin a new one.")
+        raise Refused(f"the ledger {shown(path)!r} is gone. Give --data too, to begin a new one.")
     warnings.filterwarnings("ignore", message="the ledger is in memory")
     sulq.open(**settings.arguments | {"ledger": config.MEMORY}).close()
 
@@ -217,14 +219,6 @@ def _closing(thing: Any) -> Any:
     from contextlib import closing
 
     return closing(thing)
-
-
-def _confirm(question: str, yes: bool, as_json: bool) -> None:
-    if yes:
-        return
-    if as_json:
-        raise Refused("with --json nobody can be asked: say --yes.")
-    typer.confirm(question, abort=True, err=True)
 
 
 # ---- tables ---------------------------------------------------------------------------------

@@ -25,7 +25,12 @@ Delta = Annotated[float, typer.Option("--delta", help="Except with this probabil
 Noise = Annotated[str, typer.Option("--noise", help="gaussian, laplace, binomial or stitched.")]
 Guarantee = Annotated[str, typer.Option("--guarantee", help="beliefs or dp.")]
 DataFile = Annotated[Path, typer.Argument(help="A Parquet, CSV or DuckDB file.")]
+DataOrAddress = Annotated[
+    str, typer.Argument(help="A Parquet, CSV or DuckDB file, or a postgresql:// address.")
+]
 SchemaFile = Annotated[Path, typer.Argument(help="A schema, as TOML.")]
+DataOrFolder = Annotated[Path, typer.Argument(help="A data file, or a new folder for a server.")]
+FirstOwner = Annotated[str, typer.Option("--owner", help="The first owner of a server.")]
 TableName = Annotated[str | None, typer.Option("--table", help="The table of a DuckDB file.")]
 Out = Annotated[Path | None, typer.Option("--out", help="Write to this file, not to stdout.")]
 Force = Annotated[bool, typer.Option("--force", help="Write over a file that is there.")]
@@ -37,7 +42,7 @@ StoreLedger = Annotated[
     str | None, typer.Option("--ledger", help="The ledger of these rows; default: beside DATA.")
 ]
 Against = Annotated[
-    Path | None, typer.Option("--data", help="Also compare with this file's names and types.")
+    str | None, typer.Option("--data", help="Also compare with this file's names and types.")
 ]
 
 PANEL = "Before the first question"
@@ -145,7 +150,7 @@ def _most_queries(promise: Promise, rows: int) -> int | None:
 
 
 def draft(
-    file: DataFile, out: Out = None, table: TableName = None, force: Force = False,
+    file: DataOrAddress, out: Out = None, table: TableName = None, force: Force = False,
     as_json: Json = False,
 ) -> None:  # fmt: skip
     """A first draft of a schema, from the file's metadata only.
@@ -186,7 +191,7 @@ def check(
         typer.echo(line)
 
 
-def _bound(schema: Schema, data: Path, table: str | None) -> Schema:
+def _bound(schema: Schema, data: str, table: str | None) -> Schema:
     from sulq.cli.drafting import stored_types
     from sulq.sources import bind, open_source
 
@@ -247,14 +252,25 @@ def _remarks(schema: Schema) -> list[str]:
 
 
 def init(
-    data: DataFile, schema: SchemaPath = None, epsilon: Epsilon = 1.0, delta: Delta = 1e-6,
+    data: DataOrFolder, schema: SchemaPath = None, epsilon: Epsilon = 1.0, delta: Delta = 1e-6,
     queries: Queries = 1000, noise: Noise = "gaussian", guarantee: Guarantee = "beliefs",
-    force: Force = False, as_json: Json = False,
+    owner: FirstOwner = "owner", force: Force = False, as_json: Json = False,
 ) -> None:  # fmt: skip
-    """Write a sulq.toml beside the data, for the owner to edit.
+    """Write a sulq.toml beside the data, or make a new folder for a server.
+
+    A server's folder gets its first owner, whose key is shown once.
 
     Example: sulq init people.parquet --epsilon 1 --queries 1000
+
+    Example: sulq init clinic --owner anna
     """
+    from sulq.sources import looks_like_data
+
+    if not looks_like_data(data):
+        from sulq.cli.serve import begin
+
+        begin(data, owner, as_json)
+        return
     from sulq.promise import Promise
     from sulq.sources import open_source
 

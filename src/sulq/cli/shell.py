@@ -111,8 +111,10 @@ class Shell:
     @property
     def begun(self) -> bool:
         """Is there a ledger already, on disk or for this session?"""
+        from sulq.ledger.place import exists
+
         path = self.settings.ledger_path
-        return path is None or path.exists()
+        return path is None or exists(path)
 
     def rehearse(self, wanted: str) -> None:
         """Go over to synthetic rows, or come back."""

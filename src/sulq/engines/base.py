@@ -6,6 +6,7 @@ from collections.abc import Callable, Sequence
 from typing import Protocol
 
 from sulq.check import CheckedQuery
+from sulq.errors import QueryNotAllowed
 from sulq.schema import Schema
 
 Matrix = list[list[int]]
@@ -25,3 +26,10 @@ class Engine(Protocol):
     def close(self) -> None:
         """Let go of the source."""
         ...
+
+
+def check_public(names: Sequence[str], schema: Schema) -> None:
+    """Rows may be counted by these columns for nothing: raise unless each one is public."""
+    for name in names:
+        if not schema[name].public:
+            raise QueryNotAllowed(f"{name!r} is not public, so rows are not counted by it.")

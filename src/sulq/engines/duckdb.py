@@ -8,13 +8,12 @@ the others become one statement, and what SQL cannot say exactly streams through
 
 from __future__ import annotations
 
-import math
 import os
 import shutil
 import tempfile
 import threading
 import weakref
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager, suppress
 from dataclasses import replace
@@ -25,8 +24,9 @@ import duckdb
 import numpy as np
 
 from sulq.check import CheckedQuery
-from sulq.engines.base import Matrix, Progress
+from sulq.engines.base import Matrix, Progress, check_public
 from sulq.engines.sql import TooLong, Writer, place, quote, text
+from sulq.engines.statement import few_values, needs_kernel
 from sulq.errors import EngineFailed, SchemaError
 from sulq.kernel import Batch, add_batch, batch_rows, needed_columns
 from sulq.kernel import Matrix as Gathered
@@ -43,6 +43,10 @@ PLAIN = ("double", "int64", "int32")  # what DuckDB gives back as it got it
 SLOW_SECONDS = 1.0  # after this a scan shows its progress
 
 LOCKS = (
+    # A file's own minimum and maximum may lie, and leave NaN out: with them DuckDB would drop a
+    # clamp as needless, and even isnan(), so that one row could fail a scan or move a sum further
+    # than was paid for (DuckDB 2.0 on Parquet).
+    "SET disabled_optimizers = 'statistics_propagation'",
     "SET enable_progress_bar = true",  # how far a scan is can be asked for,
     "SET enable_progress_bar_print = false",  # but it is ours to show
     "SET TimeZone = 'UTC'",  # a moment is the same date on every machine
@@ -264,6 +268,18 @@ class DuckDBEngine:
         names = ", ".join(quote(n) for n in self.schema.names)
         return self._connection.sql(f"SELECT {names} FROM source").to_arrow_table()
 
+    def groups(self, names: Sequence[str]) -> Any:
+        """Every combination of these public columns, and how many rows have it: an Arrow table.
+
+        Public like n, so no one pays for it.
+        """
+        check_public(names, self.schema)
+        try:
+            with self._lock:
+                return self._counted(list(names), "")
+        except duckdb.Error:
+            raise EngineFailed("the engine did not count rows by their public columns.") from None
+
     def interrupt(self) -> None:
         """Stop the scan that is running, if one is; it raises EngineFailed."""
         self._connection.interrupt()
@@ -396,8 +412,9 @@ class DuckDBEngine:
             f"SELECT {', '.join(chosen)} FROM (SELECT {below} FROM {source}){grouped}"
         ).fetchall()
         at = {name: i for i, name in enumerate([*names, *sums.values(), *(f"g{k}" for k in names)])}
+        by_set = _by_set(table, [at[f"g{n}"] for n in names]) if len(sets) > 1 else {}
         return [
-            self._laid_out(query, k, v, _of_set(table, at, k, names, len(sets) > 1), at)
+            self._laid_out(query, k, v, by_set.get(_set(k, names), ()) if by_set else table, at)
             for query, k, v in zip(queries, keys, values, strict=True)
         ]
 
@@ -419,7 +436,7 @@ class DuckDBEngine:
         ).fetchall()
         at = {name: i for i, name in enumerate([*axes, *sums.values()])}
         return [
-            self._laid_out(query, k, v, iter(table), at)
+            self._laid_out(query, k, v, table, at)
             for query, k, v in zip(queries, keys, values, strict=True)
         ]
 
@@ -441,7 +458,7 @@ class DuckDBEngine:
 
     def _laid_out(
         self, query: CheckedQuery, keys: list[str], values: list[str],
-        table: Iterator[tuple[Any, ...]], at: dict[str, int],
+        table: Iterable[tuple[Any, ...]], at: dict[str, int],
     ) -> Matrix:  # fmt: skip
         """Put grouped sums into the cells they belong to."""
         cells, width = query.shape
@@ -532,30 +549,6 @@ def memory_limit() -> int:
     return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") // 2
 
 
-def needs_kernel(query: CheckedQuery) -> bool:
-    """Does any part of it have no exact SQL?"""
-    if any(a.kind in ("nearest", "side") for a in query.axes):
-        return True
-    nodes = [n for n in (query.rows, query.where) if n is not None]
-    if not isinstance(query.values, Dense):
-        nodes += [v.node for v in query.values]
-    elif query.values.kind != "people":
-        return True
-    nodes += [a.node for a in query.axes if a.node is not None]
-    nodes += [path for a in query.axes if a.kind == "leaf" for path in a.detail if path]
-    return any(part.op in KERNEL_ONLY for node in nodes for part in node.walk())
-
-
-def few_values(schema: Schema, name: str) -> float:
-    """How many values a column can have as declared, missing included."""
-    column = schema[name]
-    if column.listed is not None:
-        return len(column.listed) + 1
-    if column.type == "integer" and column.bounded:
-        return int(column.high - column.low) + 2
-    return math.inf
-
-
 def _spare(names: list[str]) -> str:
     """A name no column has."""
     name = "rows"
@@ -573,10 +566,16 @@ def _gated(value: str, member: str) -> str:
     return f"CASE WHEN {member} THEN {value} END" if member else value
 
 
-def _of_set(
-    table: list[tuple[Any, ...]], at: dict[str, int], keys: list[str], names: list[str], many: bool
-) -> Iterator[tuple[Any, ...]]:
-    """The rows of one grouping set: exactly its keys are grouped."""
+def _by_set(
+    table: list[tuple[Any, ...]], grouping: list[int]
+) -> dict[tuple[int, ...], list[tuple[Any, ...]]]:
+    """The rows of each grouping set, by which of the keys are not grouped."""
+    out: dict[tuple[int, ...], list[tuple[Any, ...]]] = {}
     for row in table:
-        if not many or all((row[at[f"g{n}"]] == 0) == (n in keys) for n in names):
-            yield row
+        out.setdefault(tuple(row[i] for i in grouping), []).append(row)
+    return out
+
+
+def _set(keys: list[str], names: list[str]) -> tuple[int, ...]:
+    """A grouping set as GROUPING() says it: 0 for its own keys."""
+    return tuple(0 if n in keys else 1 for n in names)

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any
 
 import pyarrow as pa
 
 from sulq.check import CheckedQuery
-from sulq.engines.base import Matrix
+from sulq.engines.base import Matrix, check_public
 from sulq.kernel import Batch, add_batch, batch_rows
 from sulq.kernel import Matrix as Gathered
 from sulq.schema import Schema
@@ -32,6 +33,12 @@ class ReferenceEngine:
             for query, matrix in zip(queries, gathered, strict=True):
                 add_batch(query, batch, matrix)
         return [m.rows() for m in gathered]
+
+    def groups(self, names: Sequence[str]) -> Any:
+        """Every combination of these public columns, and how many rows have it."""
+        check_public(names, self.schema)
+        found = self.table.select(list(names)).group_by(list(names))
+        return found.aggregate([([], "count_all")])
 
     def close(self) -> None:
         """Nothing is held."""

@@ -14,6 +14,7 @@ from sulq.tree import MAX_LENGTH, Node
 from sulq.values import Value
 
 MAX_SQL = 200_000  # characters of one expression
+HALF = 2**62
 CAPITALS, SMALL = "ABCDEFGHIJKLMNOPQRSTUVWXYZ", "abcdefghijklmnopqrstuvwxyz"
 TYPES = {"boolean": "BOOLEAN", "integer": "BIGINT", "number": "DOUBLE", "text": "VARCHAR",
          "date": "DATE", "null": "BIGINT"}  # fmt: skip
@@ -102,6 +103,22 @@ class Writer:
         """A column to group rows by."""
         return self.read(c)
 
+    def truth(self, node: Node) -> str:
+        """Where a predicate is true; whether it is false or missing elsewhere does not matter."""
+        return self.node(node)
+
+    def known(self, node: Node) -> str:
+        """Where a row function is not missing."""
+        return f"({self.node(node)} IS NOT NULL)"
+
+    def key_words(self, name: str) -> str:
+        """A column of words as it is stored, to group by before it is read."""
+        return quote(name)
+
+    def quoted(self, name: str) -> str:
+        """A declared column's name where a statement gives it one."""
+        return quote(name)
+
     def person(self, c: Column) -> str:
         """Whose row it is, as stored; NaN is nobody."""
         name = self._stored(c)
@@ -124,15 +141,19 @@ class Writer:
             # A cast to an enum looks each distinct text up once; a CASE compares every row.
             kind = f"ENUM ({', '.join(text(v) for v in c.values or ())})"
             return f"CAST(TRY_CAST({name} AS {kind}) AS VARCHAR)"
-        listed = ", ".join(str(v) for v in c.values or ())
-        return f"CASE WHEN {name} IN ({listed}) THEN CAST({name} AS BIGINT) END"
+        values = sorted(c.values or ())
+        listed = f"IN ({', '.join(map(str, values))})"
+        run = values == list(range(values[0], values[0] + len(values)))
+        if run and "INT" in self.physical[c.name]:  # a range is quicker than a list
+            listed = f"BETWEEN {values[0]} AND {values[-1]}"
+        return f"CASE WHEN {name} {listed} THEN CAST({name} AS BIGINT) END"
 
     def _integer(self, c: Column, name: str) -> str:
         low, high = (c.low, c.high) if c.bounded else (-LARGEST, LARGEST)
         whole = f"CAST({name} AS BIGINT)"
         if self.physical[c.name] in ("FLOAT", "DOUBLE"):  # whole numbers kept as floats
             known = f"CASE WHEN NOT isnan({name}) THEN {name} END"
-            name, whole = f"({known})", f"CAST(round({name}) AS BIGINT)"
+            name, whole = f"({known})", self.whole(name)
         missing = low if c.bounded and not c.nullable else "NULL"
         return (
             f"CASE WHEN {name} BETWEEN {low} AND {high} THEN {whole} "
@@ -140,6 +161,10 @@ class Writer:
             f"WHEN {name} < {low} THEN CAST({low} AS BIGINT) "
             f"ELSE CAST({missing} AS BIGINT) END"
         )
+
+    def whole(self, name: str) -> str:
+        """A number that fits 64 bits, as the nearest whole one."""
+        return f"CAST(round({name}) AS BIGINT)"
 
     def _number(self, c: Column, value: Value | None = None) -> str:
         """A number within its bounds; with a Value, straight on its grid, so read only once."""
@@ -181,7 +206,7 @@ class Writer:
 
     def member(self, query: CheckedQuery) -> str:
         """Who is in S and satisfies the private predicate; empty for everybody."""
-        parts = [self.node(n) for n in (query.rows, query.where) if n is not None]
+        parts = [self.truth(n) for n in (query.rows, query.where) if n is not None]
         if query.sample is not None:
             *numbers, threshold = query.sample
             parts.append(f"{self.hashed(numbers)} < {threshold}")
@@ -243,13 +268,17 @@ class Writer:
         number = {label: i for i, label in enumerate(axis.labels)}
         return lambda value: number.get(value, other)
 
+    def day_number(self, x: str) -> str:
+        """Days since 1970."""
+        return f"CAST(({x}) - DATE '1970-01-01' AS BIGINT)"
+
     def _bins(self, axis: Axis) -> str:
         """A balanced tree of comparisons: log2 of the bins deep."""
         node = axis.node
         assert node is not None
         x = self.node(node)
         if node.type == "date":
-            x = f"CAST(({x}) - DATE '1970-01-01' AS BIGINT)"
+            x = self.day_number(x)
         edges = [self.number(e) for e in axis.detail]
         other = len(edges) - 1
 
@@ -305,6 +334,14 @@ class Writer:
 def place(words: tuple[Any, ...], sql: str) -> str:
     """The number of a word's cell, in DuckDB; NULL for any other word."""
     return f"(list_position([{', '.join(text(w) for w in words)}], {sql}) - 1)"
+
+
+def folded(name: str) -> str:
+    """A whole number too long for 64 bits as one that fits: as far out, in the same block."""
+    return (
+        f"CASE WHEN {name} >= {HALF} THEN {HALF} + ({name} - {HALF}) % {PRIME} "
+        f"WHEN {name} <= -{HALF} THEN -{HALF} + ({name} + {HALF}) % {PRIME} ELSE {name} END"
+    )
 
 
 def _present(node: Node, sql: str, least: int) -> str:

@@ -11,10 +11,11 @@ import inspect
 import json
 import warnings
 from abc import ABC, abstractmethod
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from fractions import Fraction
+from pathlib import Path
 from typing import Any, ClassVar, Self
 
 import numpy as np
@@ -44,20 +45,33 @@ class Learner(ABC):
     delta: float
     guarantee: str
     bounds: Any
+    _watch: Callable[[sulq.Steps], Any] | bool = True  # who is told of the steps of this fit
 
     # --- learning -----------------------------------------------------------------------
 
     def fit(
         self, data: Any, y: Any = None, *, columns: Sequence[str] | None = None,
-        label: str | None = None,
+        label: str | None = None, progress: Callable[[sulq.Steps], Any] | bool = True,
     ) -> Self:  # fmt: skip
-        """Learn from a database's columns, or from an array X (and y)."""
-        if is_database(data):
-            self._fit(data, self._columns(data, columns, label), label, self.budget)
-            return self
-        with self._opened(data, y) as (db, names, target):
-            self._fit(db, names, target, db.budget.remaining)
+        """Learn from a database's columns, or from an array X (and y).
+
+        A long fit shows its steps and the budget left on a terminal; progress=False does not,
+        and a function is called after each step instead.
+        """
+        self._watch = progress
+        try:
+            if is_database(data):
+                self._fit(data, self._columns(data, columns, label), label, self.budget)
+                return self
+            with self._opened(data, y) as (db, names, target):
+                self._fit(db, names, target, db.budget.remaining)
+        finally:
+            del self._watch
         return self
+
+    def _steps(self, db: Any, total: int) -> sulq.Steps:
+        """What `progress` is told: with self._steps(db, 5) as steps, steps.step() after each."""
+        return sulq.Steps(type(self).__name__, total, db, self._watch)
 
     def price(
         self, db: Any, columns: Sequence[str] | None = None, label: str | None = None
@@ -124,14 +138,8 @@ class Learner(ABC):
                 f"{type(self).__name__}(epsilon=...): an array has no promise of its own. Give "
                 "epsilon to the constructor, or fit on a database."
             )
-        rows = as_matrix(X)
-        names = tuple(f"x{i}" for i in range(rows.shape[1]))
-        low, high = np.broadcast_arrays(*each_bound(self.bounds), np.empty(len(names)))[:2]
-        frame: dict[str, Any] = dict(zip(names, rows.T, strict=True))
-        declared: dict[str, Any] = {
-            n: {"type": "number", "low": float(a), "high": float(b)}
-            for n, a, b in zip(names, low, high, strict=True)
-        }
+        frame, declared = self._inputs(X)
+        names = tuple(frame)
         target = self._target(y)
         if target is not None:
             frame[LABEL], declared[LABEL] = target
@@ -144,6 +152,17 @@ class Learner(ABC):
             )  # fmt: skip
         with db:
             yield db, names, LABEL if target is not None else None
+
+    def _inputs(self, X: Any) -> tuple[dict[str, Any], dict[str, Any]]:
+        """X as columns x0, x1, ... and their declarations."""
+        rows = as_matrix(X)
+        names = [f"x{i}" for i in range(rows.shape[1])]
+        low, high = np.broadcast_arrays(*each_bound(self.bounds), np.empty(len(names)))[:2]
+        declared = {
+            n: {"type": "number", "low": float(a), "high": float(b)}
+            for n, a, b in zip(names, low, high, strict=True)
+        }
+        return dict(zip(names, rows.T, strict=True)), declared
 
     def _target(self, y: Any) -> tuple[Any, dict[str, Any]] | None:
         """y as a column and its declaration; None where a learner has no use for it."""
@@ -183,6 +202,11 @@ class Learner(ABC):
             input_tags=utils.InputTags(allow_nan=True),
         )
 
+    def summary(self) -> str:
+        """What was learned, in words."""
+        self._check_fitted()
+        return str(self)
+
     def __sklearn_is_fitted__(self) -> bool:
         return hasattr(self, "columns_")
 
@@ -205,6 +229,16 @@ class Learner(ABC):
             "params": {k: to_plain(v) for k, v in self.get_params().items()},
             "learned": {k: to_plain(v) for k, v in learned.items()},
         }
+
+    def save(self, path: str | Path) -> None:
+        """Write the JSON form to a file, for `sulq.learn.load`."""
+        text = json.dumps(self.to_json(), ensure_ascii=False) + "\n"
+        try:
+            Path(path).write_text(text, encoding="utf-8")
+        except OSError as error:
+            raise sulq.Refused(
+                f"model={str(path)!r} cannot be written: {error.strerror}."
+            ) from None
 
     @classmethod
     def from_json(cls, body: Mapping[str, Any] | str) -> Self:
@@ -262,19 +296,28 @@ def bounds_of(schema: Any, columns: Sequence[str]) -> tuple[Array, Array]:
 
 def within(db: Any, query: sulq.Query, queries: Any) -> sulq.Query:
     """The query, asked as exactly as so many queries allow; None: at the database's own noise."""
+    return all_within(db, [query], queries)[0]
+
+
+def all_within(db: Any, asked: Sequence[sulq.Query], queries: Any) -> list[sulq.Query]:
+    """The same for several: each with the same part more or less noise than it has by itself."""
     if queries is None:
-        return query
+        return list(asked)
     if isinstance(queries, bool) or not MICRO * queries >= 1:
         raise sulq.Refused(f"budget={queries!r}, want at least a millionth of a query a step.")
-    natural = db.price(query)
-    ratio = float(natural.queries / Fraction(queries))
+    natural = [db.price(query) for query in asked]
+    rounded = min(Fraction(len(asked), MICRO), Fraction(queries) / 2)  # micro-queries, up
+    ratio = float(sum(price.queries for price in natural) / (Fraction(queries) - rounded))
     # Price goes as 1/error^2 for gaussian noise, as 1/error for laplace.
-    power = 1.0 if db.promise.noise == "laplace" else 0.5
-    error = max(natural.half_widths) * ratio**power
-    asked, more = replace(query, error=Fraction(error)), 1e-12
-    while db.price(asked).queries > queries:  # by a last digit, or a micro-query rounded up
-        asked, more = replace(query, error=Fraction(error * (1 + more))), 4 * more
-    return asked
+    wider, more = ratio ** (1.0 if db.promise.noise == "laplace" else 0.5), 1e-12
+    while True:
+        out = [
+            replace(query, error=Fraction(max(price.half_widths) * wider))
+            for query, price in zip(asked, natural, strict=True)
+        ]
+        if sum(db.price(query).queries for query in out) <= queries:
+            return out
+        wider, more = wider * (1 + more), 4 * more  # by a last digit
 
 
 def check_budget(db: Any, price: sulq.Price) -> None:

@@ -7,8 +7,10 @@ A row is in one cell, so a step's price does not grow with k.
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass
 from fractions import Fraction
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -17,6 +19,7 @@ import sulq
 
 from .base import MICRO, WELL_ABOVE, Array, Learner, as_matrix, bounds_of, check_budget, within
 from .moments import CENTRE, count_and_sum_weights
+from .pictures import centres, centres_text, drawn, two_of
 
 GROWTH = math.sqrt(2.0)  # each step gets this much more of the budget than the one before
 COARSE = 0.1  # of a column's range: a mean with more noise than this is not worth moving to
@@ -93,14 +96,16 @@ class KMeans(Learner):
         check_budget(db, price)
         centres = self._start(db, columns)
         left, step, settled = price.queries, None, False
-        for taken in range(1, self.max_iter + 1):
-            last = settled or taken == self.max_iter
-            share = left if last else left * share_now(self.max_iter - taken + 1)
-            before, step = step, self._step(db, columns, centres, share)
-            settled = still(centres, before, step)
-            left, centres = left - share, step.centres
-            if last:
-                break
+        with self._steps(db, self.max_iter) as steps:
+            for taken in range(1, self.max_iter + 1):
+                last = settled or taken == self.max_iter
+                share = left if last else left * share_now(self.max_iter - taken + 1)
+                before, step = step, self._step(db, columns, centres, share)
+                settled = still(centres, before, step)
+                left, centres = left - share, step.centres
+                steps.step()
+                if last:
+                    break
         assert step is not None
         self._scale(db, columns)
         self.cluster_centers_ = self._own(centres)
@@ -157,6 +162,39 @@ class KMeans(Learner):
         return np.clip((points - low) / width, 0.0, 1.0)
 
     # --- using it -----------------------------------------------------------------------
+
+    def plot(
+        self, db: Any, columns: Sequence[str] | None = None, *, bins: int = 20,
+        budget: float | None = None, path: str | Path | None = None,
+    ) -> sulq.Picture:  # fmt: skip
+        """Centres over a noisy histogram of two columns, which is one more query: plot_price.
+
+        `budget` is what the histogram may spend; it is saved as SVG or PNG if a path is given.
+        """
+        self._check_fitted()
+        sulq.Picture.ready(path)  # before anything is paid for
+        chosen, query = self._histogram(db, columns, bins, budget)
+        return drawn(centres(self, db, chosen, query), path)
+
+    def plot_price(
+        self, db: Any, columns: Sequence[str] | None = None, *, bins: int = 20,
+        budget: float | None = None,
+    ) -> sulq.Price:  # fmt: skip
+        """What the histogram of `plot` costs, also before a fit. Nothing is spent."""
+        price: sulq.Price = db.price(self._histogram(db, columns, bins, budget)[1])
+        return sulq.Price(price.micro, price.half_widths[:1])
+
+    def _histogram(
+        self, db: Any, columns: Sequence[str] | None, bins: int, budget: float | None
+    ) -> tuple[tuple[str, str], sulq.Query]:
+        chosen = two_of(getattr(self, "columns_", tuple(columns or ())), columns)
+        by = tuple(db.histogram_axis(name, bins) for name in chosen)
+        return chosen, within(db, sulq.Query(by=by), budget)
+
+    def summary(self) -> str:
+        """The centres, their noise, and the share of rows near each."""
+        self._check_fitted()
+        return centres_text(self, self.columns_)
 
     def predict(self, X: Any) -> Any:
         """The number of the nearest centre, in columns scaled by their bounds."""

@@ -79,10 +79,15 @@ def count_and_sum_weights(
 def ask_moments(db: Any, query: sulq.Query, budget: Any) -> Moments:
     """Ask, and divide by n, which is public."""
     assert isinstance(query.values, sulq.Products)
-    d, n = len(query.values.columns), max(db.rows, 1)
-    answer = db.ask(within(db, query, budget))
+    d, means = len(query.values.columns), bool(query.values.mean_weight)
+    return read_moments(db.ask(within(db, query, budget)), d, db.rows, means=means)
+
+
+def read_moments(answer: Any, d: int, rows: int, *, means: bool) -> Moments:
+    """The answer to a Products query as averages over so many rows."""
+    n = max(rows, 1)
     numbers, stds = answer.values[0] / n, np.array(answer.stds[0]) / n
-    first = d if query.values.mean_weight else 0
+    first = d if means else 0
     mean = numbers[:first] if first else np.zeros(d)
     mean_std = float(stds[0]) if first else 0.0
     return Moments(mean, symmetric(numbers[first:], d), mean_std, symmetric(stds[first:], d))

@@ -7,6 +7,7 @@ matrix costs a sixteenth, and A^T A about 0 follows from the moments about 1/2 a
 from __future__ import annotations
 
 from collections.abc import Sequence
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -15,6 +16,7 @@ import sulq
 
 from .base import Array, Learner, within
 from .moments import CENTRE, Moments, ask_moments, moments_query
+from .pictures import components, drawn
 
 FIRST_ORDER = 0.5  # the sine up to which turning is about linear in the noise
 
@@ -144,6 +146,15 @@ class SVD(Learner):
             return np.asarray(self.mean_ + y)
         return np.asarray(self.mean_ + y * self.width_ if self._centred else self._own(y))
 
+    def plot(self, path: str | Path | None = None) -> sulq.Picture:
+        """Scree and loadings, saved as SVG or PNG if a path is given. Nothing is asked."""
+        self._check_fitted()
+        return drawn(components(self), path)
+
+    def summary(self) -> str:
+        """Each component's share of variance, its angle and what it is made of."""
+        return self.plot().text
+
     def as_columns(self) -> list[dict[str, Any]]:
         """Each component as a new column: offset + sum of weight times column, in own units.
 
@@ -162,6 +173,7 @@ class SVD(Learner):
                     "weights": dict(zip(self.columns_, w.tolist(), strict=True)),
                     "low": float(offset + ends.min(axis=0).sum()),
                     "high": float(offset + ends.max(axis=0).sum()),
+                    "std": float(np.sqrt(self.explained_variance_[i])),  # about zero
                 }
             )
         return out

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -11,6 +12,7 @@ import sulq
 
 from .base import Array, Learner, each_bound, within
 from .moments import CENTRE, Moments, ask_moments, moments_query
+from .pictures import coefficients, drawn
 
 
 class LinearRegression(Learner):
@@ -89,6 +91,15 @@ class LinearRegression(Learner):
         low, high = each_bound(self.label_bounds)
         declared = {"type": "number", "low": float(low), "high": float(high)}
         return np.asarray(y, dtype=np.float64), declared
+
+    def plot(self, path: str | Path | None = None, level: float = 0.95) -> sulq.Picture:
+        """Coefficients with intervals, saved as SVG or PNG if a path is given."""
+        self._check_fitted()
+        return drawn(coefficients(self, level), path)
+
+    def summary(self) -> str:
+        """Coefficients with the 95% interval of noise alone."""
+        return self.plot().text
 
     def predict(self, X: Any) -> Array:
         """The label of each row, in its own units."""

@@ -35,6 +35,7 @@ from sqlalchemy import (
 )
 
 from sulq.errors import LedgerDamaged
+from sulq.ledger.quick import run
 from sulq.ledger.values import Charge, Head
 
 EMPTY = Head(-1, "0" * 64, 0, 0, 0)  # the head before entry 0
@@ -87,11 +88,21 @@ CELLS = Table(
     Column("cell", _NUMBER, primary_key=True, autoincrement=False),
     Column("spent", _NUMBER, nullable=False),  # beyond what everybody spent
 )
+ANALYSTS = Table(
+    "analysts",
+    _TABLES,
+    Column("analyst", Text, primary_key=True),
+    Column("spent", _NUMBER, nullable=False),
+    Column("allotted", _NUMBER),  # the most they may spend; NULL: as much as there is
+)
+LAYOUT = Table("layout", _TABLES, Column("version", _NUMBER, primary_key=True))
+VERSION = 2  # of these tables; 1 had no analysts
 
 # Statements are built here once, not at every charge.
 _head_row = select(*(c for c in HEAD.c if c.name != "id")).where(HEAD.c.id == 1)
 _locked_head_row = _head_row.with_for_update()
 _set_head = update(HEAD).where(HEAD.c.id == 1, HEAD.c.number == bindparam("seen"))
+_HEAD = tuple(c.name for c in HEAD.c if c.name != "id")
 _new_entry = insert(ENTRIES)
 _entries_from = (
     select(ENTRIES)
@@ -173,6 +184,7 @@ class Page:
         self.connection = connection
         self.head = head
         self.entries: list[dict[str, Any]] = []
+        self.written = False
         self._seen = head
         self._indexes: dict[Executable, list[dict[str, Any]]] = {}
 
@@ -192,22 +204,26 @@ class Page:
             self._indexes.setdefault(statement, []).extend(rows)
 
     def write(self) -> None:
-        """Put everything and the new head into the transaction."""
+        """Put everything new and the new head into the transaction."""
         if not self.entries:
             return
-        self.connection.execute(_new_entry, self.entries)
+        self.written = True
+        run(self.connection, _new_entry, self.entries)
         for statement, rows in self._indexes.items():
-            self.connection.execute(statement, rows)
-        moved = self.connection.execute(_set_head, asdict(self.head) | {"seen": self._seen.number})
+            run(self.connection, statement, rows)
+        head = {name: getattr(self.head, name) for name in _HEAD} | {"seen": self._seen.number}
+        moved = run(self.connection, _set_head, head)
         if moved.rowcount != 1:
             raise LedgerDamaged(
                 "The ledger's head moved inside a transaction. Nothing was charged."
             )
+        self.entries, self._indexes, self._seen = [], {}, self.head
 
 
 def begin(connection: Connection, opening: Mapping[str, Any]) -> None:
     """Make the tables and entry 0."""
     _TABLES.create_all(connection)
+    connection.execute(insert(LAYOUT), {"version": VERSION})
     connection.execute(insert(HEAD), asdict(EMPTY) | {"id": 1})
     page = Page(connection, EMPTY)
     page.append("open", opening)
@@ -220,12 +236,12 @@ def begin(connection: Connection, opening: Mapping[str, Any]) -> None:
 
 def read_head(connection: Connection) -> Head:
     """Where the chain ends."""
-    return Head(*connection.execute(_head_row).one())
+    return Head(*run(connection, _head_row).fetchone())
 
 
 def hold_head(connection: Connection) -> Head:
     """The same, held against every other writer until the transaction ends."""
-    return Head(*connection.execute(_locked_head_row).one())
+    return Head(*run(connection, _locked_head_row).fetchone())
 
 
 def entries_from(connection: Connection, first: int) -> Sequence[Row[Any]]:

@@ -13,13 +13,13 @@ import sqlite3
 import threading
 import weakref
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager, suppress
 from errno import EIO
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol
 from urllib.parse import quote
 
-from sqlalchemy import Connection, Engine, create_engine, event
+from sqlalchemy import Connection, Engine, create_engine
 from sqlalchemy.exc import DBAPIError
 from sqlalchemy.pool import StaticPool
 
@@ -36,27 +36,39 @@ class Disk:
 
     def __init__(self, path: Path | None) -> None:
         self.path = path
+        self.shared = path is not None
         self.lock = threading.RLock()  # held by one thread at a time, and during a fork
         self._engine = _connect(path)
+        self._connection: Connection | None = (
+            None  # kept, since making one takes as long as using it
+        )
         self._file = _identity(path)
         self._pid = os.getpid()
-        _OPEN.add(self)
+        watch_forks(self)
 
     def close(self) -> None:
         """Let go of the file. Using it again opens it again."""
         with self.lock:
+            if self._connection is not None:
+                self._connection.close()
+                self._connection = None
             self._engine.dispose()
+
+    def _connected(self) -> Connection:
+        if self._connection is None:
+            self._connection = self._engine.connect()
+        return self._connection
 
     @contextmanager
     def reading(self) -> Iterator[Connection]:
         """One view of the ledger, as it is now."""
-        with self.lock, self._failures(Refused), self._engine.connect() as connection:
-            yield connection
+        with self.lock, self._failures(Refused), _transaction(self._connected(), "BEGIN") as view:
+            yield view
 
     @contextmanager
     def writing(self, failure: type[SulqError] = Refused) -> Iterator[Connection]:
         """One transaction, alone among all writers; on disk when it ends."""
-        with self.lock, self._failures(failure), _transaction(self._engine) as connection:
+        with self.lock, self._failures(failure), _transaction(self._connected()) as connection:
             yield connection
 
     @contextmanager
@@ -99,8 +111,7 @@ def _identity(path: Path | None) -> tuple[int, int] | None:
 def _connect(path: Path | None) -> Engine:
     """All that is particular to SQLite: one connection, a write-ahead log, every commit synced.
 
-    PostgreSQL would need another engine here and nothing else: its writers wait for each
-    other at the locked head row, SQLite's at BEGIN IMMEDIATE.
+    Its writers wait for each other at BEGIN IMMEDIATE; those of a server at the head's row.
     """
 
     def connect() -> sqlite3.Connection:
@@ -115,21 +126,28 @@ def _connect(path: Path | None) -> Engine:
             connection.execute(f"PRAGMA {pragma}").close()
         return connection
 
-    engine = create_engine("sqlite://", creator=connect, poolclass=StaticPool, hide_parameters=True)
+    return create_engine("sqlite://", creator=connect, poolclass=StaticPool, hide_parameters=True)
 
-    @event.listens_for(engine, "begin")
-    def on_begin(connection: Connection) -> None:
-        writes = connection.get_execution_options().get("writes")
-        connection.exec_driver_sql("BEGIN IMMEDIATE" if writes else "BEGIN")
 
-    return engine
+def driver_of(connection: Connection) -> Any:
+    """SQLite's own connection."""
+    return connection.connection.driver_connection
 
 
 @contextmanager
-def _transaction(engine: Engine) -> Iterator[Connection]:
-    writer = engine.connect().execution_options(writes=True)
-    with writer as connection, connection.begin():
+def _transaction(connection: Connection, begin: str = "BEGIN IMMEDIATE") -> Iterator[Connection]:
+    """One transaction of SQLite's own driver, which begins nothing by itself."""
+    driver = driver_of(connection)
+    driver.execute(begin)
+    try:
         yield connection
+        driver.execute("COMMIT")
+    finally:
+        if driver.in_transaction:
+            with suppress(sqlite3.Error):  # what went wrong before is what matters
+                driver.rollback()
+        if connection.in_transaction():
+            connection.rollback()  # SQLAlchemy's own account of it; the driver's has ended
 
 
 # ---- creating -------------------------------------------------------------------------------
@@ -174,7 +192,7 @@ def _fill(path: Path, opening: Mapping[str, Any]) -> None:
     os.close(os.open(path, os.O_CREAT | os.O_EXCL | os.O_RDWR, 0o600))
     engine = _connect(path)
     try:
-        with _transaction(engine) as connection:
+        with engine.connect() as connection, _transaction(connection):
             begin(connection, opening)
         with engine.connect() as connection:
             connection.exec_driver_sql("PRAGMA wal_checkpoint(TRUNCATE)").all()
@@ -232,20 +250,46 @@ def _explained(
 
 # ---- forks ----------------------------------------------------------------------------------
 # SQLite keeps its file locks in process memory; a child that inherits an open connection
-# believes it holds locks it does not. So connections are closed before every fork.
+# believes it holds locks it does not. Two that share one to a server would talk over each
+# other. So connections are closed before every fork.
 
-_OPEN: weakref.WeakSet[Disk] = weakref.WeakSet()
+
+class Place(Protocol):
+    """Where a ledger is kept: a file, this process's memory, or a server."""
+
+    shared: bool
+    lock: Any
+
+    def close(self) -> None:
+        """Let go of the connection. Using it again makes another."""
+        ...
+
+    def reading(self) -> AbstractContextManager[Connection]:
+        """One view of the ledger, as it is now."""
+        ...
+
+    def writing(self, failure: type[SulqError] = Refused) -> AbstractContextManager[Connection]:
+        """One transaction, alone among all writers; durable when it ends."""
+        ...
+
+
+_OPEN: weakref.WeakSet[Place] = weakref.WeakSet()
 _FORKING = threading.Lock()
-_HELD: list[Disk] = []
+_HELD: list[Place] = []
+
+
+def watch_forks(place: Place) -> None:
+    """Close this place's connection before every fork from now on."""
+    _OPEN.add(place)
 
 
 def _before_fork() -> None:
     _FORKING.acquire()
-    for disk in list(_OPEN):
-        if disk.path is not None:
-            disk.lock.acquire()
-            _HELD.append(disk)
-            disk.close()
+    for place in list(_OPEN):
+        if place.shared:
+            place.lock.acquire()
+            _HELD.append(place)
+            place.close()
 
 
 def _after_fork() -> None:

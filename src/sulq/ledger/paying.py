@@ -13,6 +13,7 @@ from typing import Any
 from sqlalchemy import Connection, bindparam, insert, select, update
 
 from sulq.errors import BudgetExceeded, QueryNotAllowed
+from sulq.ledger.allotments import Purses
 from sulq.ledger.chain import (
     CELLS,
     CHARGES,
@@ -25,22 +26,18 @@ from sulq.ledger.chain import (
     digest,
     now,
 )
+from sulq.ledger.quick import among
 from sulq.ledger.values import Charge, Request
 
 _charged = (
     select(CHARGES.c.query, ENTRIES.c.number, ENTRIES.c.body)
     .join(ENTRIES, ENTRIES.c.number == CHARGES.c.number)
-    .where(CHARGES.c.query.in_(bindparam("queries", expanding=True)))
     .where(CHARGES.c.epoch == select(HEAD.c.epoch).scalar_subquery())
 )
-_bound = (
-    select(REQUESTS.c.request, CHARGES.c.query)
-    .join(CHARGES, CHARGES.c.number == REQUESTS.c.charge)
-    .where(REQUESTS.c.request.in_(bindparam("requests", expanding=True)))
+_bound = select(REQUESTS.c.request, CHARGES.c.query).join(
+    CHARGES, CHARGES.c.number == REQUESTS.c.charge
 )
-_extras = select(CELLS.c.cell, CELLS.c.spent).where(
-    CELLS.c.cell.in_(bindparam("cells", expanding=True))
-)
+_extras = select(CELLS.c.cell, CELLS.c.spent)
 _new_charge, _new_id = insert(CHARGES), insert(REQUESTS)
 _set_extra = (
     update(CELLS).where(CELLS.c.cell == bindparam("which")).values(spent=bindparam("extra"))
@@ -102,11 +99,12 @@ class Known:
 
 def look_up(connection: Connection, requests: Sequence[Request]) -> Known:
     """What the ledger has of these requests; refuse an id used for anything else."""
-    rows = connection.execute(_charged, {"queries": [_key(r) for r in requests]})
+    rows = among(connection, _charged, CHARGES.c.query, dict.fromkeys(map(_key, requests)))
     known = Known({query: as_charge(number, body) for query, number, body in rows}, {})
     ids = [_id_key(r) for r in requests if r.id is not None]
     if ids:
-        known.bound = {id: query for id, query in connection.execute(_bound, {"requests": ids})}
+        bound = among(connection, _bound, REQUESTS.c.request, dict.fromkeys(ids))
+        known.bound = {id: query for id, query in bound}
     for request in requests:
         if request.id is None or _id_key(request) not in known.bound:
             continue
@@ -130,12 +128,15 @@ def pay(page: Page, requests: Sequence[Request], known: Known, *, total: int, na
         if _key(request) not in known.charges:
             new.setdefault(_key(request), request)
     spending = _afford(page, new.values(), total, name)
+    purses = Purses(page.connection, new.values())
+    purses.check(new.values(), name)
     for key, request in new.items():
         remaining = total - spending.add(request.price, request.cells)
-        known.charges[key] = _append_charge(page, request, remaining)
+        known.charges[key] = _append_charge(page, request, remaining, purses.spend(request))
     for request in fresh_ids:
         _append_id(page, request, known.charges[_key(request)])
     page.index(_set_extra, *({"which": c, "extra": e} for c, e in spending.extra.items()))
+    purses.write(page)
     page.head = replace(page.head, base=spending.base, most=spending.most)
 
 
@@ -162,10 +163,10 @@ def _extras_of(connection: Connection, cells: Iterable[int]) -> dict[int, int]:
     wanted = list(cells)
     if not wanted:
         return {}
-    return {cell: spent for cell, spent in connection.execute(_extras, {"cells": wanted})}
+    return {cell: spent for cell, spent in among(connection, _extras, CELLS.c.cell, wanted)}
 
 
-def _append_charge(page: Page, request: Request, remaining: int) -> Charge:
+def _append_charge(page: Page, request: Request, remaining: int, own: int | None) -> Charge:
     fields: dict[str, Any] = {
         "query": request.query,
         "price": request.price,
@@ -174,6 +175,8 @@ def _append_charge(page: Page, request: Request, remaining: int) -> Charge:
         "time": now(),
         "analyst": request.analyst,
     }
+    if own is not None:
+        fields["own"] = own
     number = page.append("charge", fields | {"cells": request.cells})
     row = {"number": number, "query": _key(request), "epoch": page.head.epoch}
     page.index(_new_charge, row)

@@ -14,7 +14,9 @@ from typing import Any
 from sqlalchemy import Connection, Row, Table, select
 
 from sulq.errors import LedgerDamaged
+from sulq.ledger.allotments import NOTHING
 from sulq.ledger.chain import (
+    ANALYSTS,
     CELLS,
     CHARGES,
     EMPTY,
@@ -26,7 +28,7 @@ from sulq.ledger.chain import (
     digest,
     walk,
 )
-from sulq.ledger.values import Head
+from sulq.ledger.values import Allotment, Head
 
 
 def audit(connection: Connection) -> Replay:
@@ -73,6 +75,7 @@ class Replay:
         self._spending = Spending(0, 0, {})
         self._charges: dict[int, tuple[str, int, int | None]] = {}  # query, epoch, answer
         self._requests: dict[str, int] = {}
+        self.analysts: dict[str, Allotment] = {}
 
     def take(self, row: Row[Any]) -> None:
         """Follow one entry."""
@@ -92,6 +95,9 @@ class Replay:
             self.name = body["name"]
         elif kind == "charge":
             self._charge(number, body)
+        elif kind == "allot":
+            before = self.analysts.get(body["analyst"], NOTHING)
+            self.analysts[body["analyst"]] = replace(before, allotted=body["allotted"])
         elif kind == "retry":
             self._bind(number, body, body["charge"])
         elif kind == "answer":
@@ -105,9 +111,19 @@ class Replay:
         if body["price"] < 0 or remaining < 0 or remaining != body["remaining"]:
             raise damaged(number, "does not add up")
         self.head = replace(self.head, base=self._spending.base, most=self._spending.most)
+        self._spend(number, body)
         self._charges[number] = (digest(body["query"]), self.head.epoch, None)
         if body["request"] is not None:
             self._bind(number, body, number)
+
+    def _spend(self, number: int, body: dict[str, Any]) -> None:
+        if not body["analyst"]:
+            return
+        before = self.analysts.get(body["analyst"], NOTHING)
+        after = replace(before, spent=before.spent + body["price"])
+        if body.get("own") != after.left or (body["price"] and (after.left or 0) < 0):
+            raise damaged(number, "does not keep to an allotment")
+        self.analysts[body["analyst"]] = after
 
     def _bind(self, number: int, body: dict[str, Any], charge: int) -> None:
         id_key = digest(body["analyst"], body["request"])
@@ -128,6 +144,7 @@ class Replay:
             CHARGES: dict(self._charges),
             REQUESTS: {id_key: (charge,) for id_key, charge in self._requests.items()},
             CELLS: {cell: (extra.get(cell, 0),) for cell in range(self.cells)},
+            ANALYSTS: {name: (a.spent, a.allotted) for name, a in self.analysts.items()},
         }
         for table, by_key in expected.items():
             rows = connection.execute(select(table)).all()

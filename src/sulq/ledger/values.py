@@ -48,6 +48,20 @@ class Charge:
     request: str | None
     time: str  # UTC, ISO 8601
     analyst: str
+    own: int | None = None  # micro-queries left of the analyst's allotment, if there is one
+
+
+@dataclass(frozen=True, slots=True)
+class Allotment:
+    """What one analyst has spent, and the most that the owner lets them spend."""
+
+    spent: int  # micro-queries
+    allotted: int | None  # micro-queries; None: as much as there is
+
+    @property
+    def left(self) -> int | None:
+        """Micro-queries left; below 0 if the owner lowered it since. None: no limit."""
+        return None if self.allotted is None else self.allotted - self.spent
 
 
 @dataclass(frozen=True, slots=True)

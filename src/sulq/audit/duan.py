@@ -1,0 +1,243 @@
+"""rule="duan": the paper's test, as it is, on the exact integer Gram matrix.
+
+X has a row for each answered query, centred; its smallest singular value must exceed
+
+    m * sqrt(2 ln(2m / delta)) / epsilon                                        (inequality 4)
+
+The products of the new query with itself and with the earlier ones come from one scan, as whole
+numbers; the square of the threshold is rounded up to a fraction; and whether X X^T minus that on
+its diagonal is positive definite is decided without rounding. Two conditions are necessary and
+cheaper, so they refuse first: Theorem 4, the norm of the new row, and Theorem 5, what is left of
+it beside the earlier ones (its projection needs (X X^T)^-1, which the paper leaves out).
+
+The theorem speaks of a Gaussian limit. docs/howto/audited.md shows what it does not see.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from decimal import Decimal, localcontext
+from fractions import Fraction
+
+import numpy as np
+
+from sulq.audit.exact import Elimination
+from sulq.audit.promise import AuditPromise
+from sulq.audit.total import Total, engine_query
+from sulq.audit.verdict import ALIKE, Verdict
+from sulq.check import CheckedQuery
+from sulq.engines.base import Engine
+from sulq.tree import Node, call, literal
+from sulq.values import Value
+
+STEPS = 2**18  # a number's range is cut into at most this many steps for its products
+FRACTION = 2**32  # the threshold is rounded up to a multiple of 1/FRACTION
+
+
+def threshold2(promise: AuditPromise) -> Fraction:
+    """The square of the threshold, rounded up: 2 m^2 ln(2m / delta) / epsilon^2 / (1 - known).
+
+    Rows the attacker knows add nothing to hide behind, and the paper's rows are alike, so a
+    fraction `known` of them takes the same fraction off X X^T.
+    """
+    m, ratio = promise.queries, 2 * promise.queries / Fraction(promise.delta)
+    with localcontext() as context:
+        context.prec = 50
+        ln = (Decimal(ratio.numerator) / Decimal(ratio.denominator)).ln()
+    exact = 2 * m * m * (Fraction(ln) + Fraction(1, 10**40)) / Fraction(promise.epsilon) ** 2
+    return Fraction(math.ceil(exact / (1 - promise.known) * FRACTION), FRACTION)
+
+
+@dataclass(frozen=True)
+class Row:
+    """A query as whole numbers per row of the table: y, and the width of the range of y."""
+
+    total: Total
+    node: Node
+    width: int
+
+
+@dataclass(frozen=True)
+class Judged:
+    """A question just judged: its place in X, and what its row there will be."""
+
+    text: str
+    place: int
+    sums: int
+    line: list[int]
+    alone: list[int]
+    beyond: list[int]
+
+
+def row_of(total: Total) -> Row:
+    """The contribution of a row in whole steps; a missing one is 0."""
+    node, member = total.node, total.member
+    everyone = literal(True) if member is None else member
+    if total.boolean and node.type == "boolean":
+        return Row(total, call("and", everyone, node) if node.op != "literal" else everyone, 1)
+    if node.op == "literal" and node.value == 1:
+        return Row(total, everyone, 1)
+    sure = member is None and not node.nullable
+    steps = _steps(call("sub", node, _number(node.low)) if sure and node.low else node)
+    low, high = (steps.low, steps.high) if sure else (min(steps.low, 0), max(steps.high, 0))
+    gated = steps if member is None else call("case", member, steps, literal(None))
+    return Row(total, gated, max(int(high - low), 1))
+
+
+def _number(x: float) -> Node:
+    return literal(int(x)) if x == int(x) and abs(x) <= 2**53 else literal(float(x))
+
+
+def _steps(node: Node) -> Node:
+    """Whole numbers as they are; wider ranges and fractions in steps of a power of two."""
+    reach = max(abs(node.low), abs(node.high))
+    if node.type != "number" and reach <= STEPS:
+        return call("to_integer", node) if node.type == "boolean" else node
+    scale = math.frexp(STEPS / reach)[1] - 1 if reach else 0
+    return call("round", call("mul", call("to_number", node), literal(2.0**scale)))
+
+
+class Duan:
+    """The auditor of rule="duan", on the rows themselves or on a public sample of their kind."""
+
+    def __init__(
+        self, promise: AuditPromise, engine: Engine, rows: int, *, sampled: bool = False
+    ) -> None:
+        self._engine = engine
+        self._sampled = sampled
+        self._rows: list[Row] = []
+        self._gram: list[list[int]] = []  # C[j][k] = n sum y_j y_k - sum y_j sum y_k, k <= j
+        self._sums: list[int] = []
+        self._alone = Elimination()  # of C
+        self._beyond = Elimination()  # of C less the threshold on its diagonal
+        # The sample has other rows, as many as it has: its matrix stands for one of n rows.
+        scale = Fraction(max(engine.rows, 1), max(rows, 1)) if sampled else Fraction(1)
+        self.threshold2 = threshold2(promise) * scale
+        self._judged: Judged | None = None
+
+    def check(self, total: Total) -> None:
+        """Every bounded number may be asked for."""
+
+    def judge(self, total: Total) -> Verdict:
+        """Theorem 4, Theorem 5, inequality 4, in that order; the first that fails refuses."""
+        row = row_of(total)
+        ((sums, products, exact),) = self._scan([row], total)
+        line = self._line(sums, products)
+        least = self.threshold2 * self._engine.rows * row.width**2  # of C, for this row
+        if not self._beyond.definite:
+            return self._refusal("correlated", "what was answered already varies too little")
+        if line[-1] <= least:
+            return self._refusal("low variation", f"its norm is {self._norm(line[-1], row):.4g}")
+        alone = self._alone.reduced(line)
+        if alone[-1] <= least * self._alone.last:  # what is left of it, squared, is their ratio
+            left = self._norm(Fraction(alone[-1], self._alone.last), row)
+            return self._refusal("correlated", f"{ALIKE} leave {left:.4g} of it", line)
+        beyond = self._beyond.reduced(self._shifted(line, row))
+        if beyond[-1] <= 0:
+            said = f"beside {ALIKE} some direction varies too little"
+            return self._refusal("correlated", said, line)
+        self._judged = Judged(total.text, len(self._rows), sums, line, alone, beyond)
+        return Verdict(True, exact=exact)
+
+    def admit(self, totals: Sequence[Total]) -> None:
+        """Add rows to X; many at once come from one scan, the one just judged from none."""
+        if not totals:
+            return
+        rows, just = [row_of(t) for t in totals], self._judged
+        if just is not None and [(just.text, just.place)] == [
+            (t.text, len(self._gram)) for t in totals
+        ]:
+            self._add(rows[0], just)
+            return
+        for row, (sums, products, _) in zip(rows, self._scan(rows, None), strict=True):
+            line = self._line(sums, products)
+            alone, beyond = [0], [0]
+            if self._beyond.definite:
+                alone = self._alone.reduced(line)
+                beyond = self._beyond.reduced(self._shifted(line, row))
+            text = row.total.text
+            self._add(row, Judged(text, len(self._rows), sums, line, alone, beyond))
+
+    def _add(self, row: Row, judged: Judged) -> None:
+        self._alone.add(judged.alone)
+        self._beyond.add(judged.beyond)
+        self._gram.append(judged.line)
+        self._sums.append(judged.sums)
+        self._rows.append(row)
+
+    # --- the Gram matrix ----------------------------------------------------------------
+
+    def _scan(
+        self, rows: Sequence[Row], asked: Total | None
+    ) -> list[tuple[int, list[int], int | None]]:
+        """For each row of X: its sum, its products with all before it and itself; one scan.
+
+        The answer to the one question that is asked comes with it, unless this is a sample.
+        """
+        known = [*self._rows, *rows]
+        queries = [
+            _counting(row, known[: len(self._rows) + i + 1]) for i, row in enumerate(rows)
+        ]  # fmt: skip
+        if asked is not None and not self._sampled:
+            queries.append(engine_query([asked.value], asked.rows, asked.where))
+        found = self._engine.sums(queries)
+        exact = found.pop()[0][0] if len(found) > len(rows) else None
+        return [(matrix[0][0], matrix[0][1:], exact) for matrix in found]
+
+    def _line(self, sums: int, products: Sequence[int]) -> list[int]:
+        """n sum y_j y_k - sum y_j sum y_k: the centred products, times n."""
+        n = self._engine.rows
+        return [n * p - sums * s for p, s in zip(products, [*self._sums, sums], strict=True)]
+
+    def _shifted(self, line: list[int], row: Row) -> list[int]:
+        """The line less the threshold, all times its denominator, so that it stays whole."""
+        t, n = self.threshold2, self._engine.rows
+        last = line[-1] * t.denominator - t.numerator * n * row.width**2
+        return [*(x * t.denominator for x in line[:-1]), last]
+
+    # --- words --------------------------------------------------------------------------
+
+    def _refusal(self, kind: str, detail: str, line: Sequence[int] = ()) -> Verdict:
+        """Which test failed depends on rows, so only a public sample's may be told to everyone."""
+        needed = math.sqrt(self.threshold2)
+        detail += f"; more than {needed:.4g} is needed"
+        verdict = Verdict(False, "", kind, detail, self._alike(line))
+        why = (
+            "the smallest singular value of what was answered, with this question, must exceed "
+            f"{needed:.4g}: it varies too little, or too much of it follows from earlier answers."
+        )
+        if self._sampled:
+            told = verdict.told(range(1, len(self._rows) + 1))
+            why = f"{kind}, in the public sample, where answers are counted from #1: {told}."
+        return replace(verdict, why=why)
+
+    def _norm(self, centred: Fraction | int, row: Row) -> float:
+        """The length of a row of X, from an entry of C."""
+        return math.sqrt(max(float(centred), 0.0) / max(self._engine.rows, 1)) / row.width
+
+    def _alike(self, line: Sequence[int]) -> tuple[int, ...]:
+        """The earlier questions that its projection is made of, the heaviest first."""
+        k = len(self._rows)
+        if not k or not line:
+            return ()
+        gram = np.zeros((k, k))
+        for j, above in enumerate(self._gram):
+            gram[j, : j + 1] = gram[: j + 1, j] = [float(x) for x in above]
+        weights = np.linalg.solve(gram, np.array([float(x) for x in line[:-1]]))
+        shares = np.abs(weights) * np.sqrt(np.diag(gram))
+        return tuple(int(j) for j in np.argsort(-shares) if shares[j] > shares.max() / 10)[:5]
+
+
+def _counting(row: Row, known: Sequence[Row]) -> CheckedQuery:
+    """The engine's question: sum of y, then of y times each of these."""
+    nodes = [row.node, *(_product(row.node, other.node) for other in known)]
+    values = tuple(Value(n, 0, int(n.low), int(n.high)) for n in nodes)
+    return engine_query(values)
+
+
+def _product(a: Node, b: Node) -> Node:
+    if a.type == "boolean" and b.type == "boolean":
+        return a if a.text == b.text else call("and", a, b)
+    return call("mul", a, b)

@@ -1,0 +1,111 @@
+"""`sulq postgres grant`: the SQL that an administrator runs, printed and never run by us.
+
+Nothing is connected to. A role made this way can read one table and nothing else, or keep one
+ledger and nothing else.
+"""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+from sulq.cli.common import Json, command, emit
+from sulq.errors import Refused
+from sulq.postgres import DEFAULT_LEDGER
+
+Table = Annotated[
+    str | None, typer.Option("--table", help="The table, as schema.name; without a dot, public.")
+]
+Role = Annotated[str | None, typer.Option("--role", help="The role to make.")]
+SchemaFile = Annotated[
+    str | None, typer.Option("--schema", help="Only the columns that this schema file declares.")
+]
+LedgerName = Annotated[
+    str | None, typer.Option("--ledger", help="For a ledger instead: the schema that holds it.")
+]
+
+PANEL = "Before the first question"
+
+
+def add(app: typer.Typer) -> None:
+    """Add the command to the app."""
+    postgres = typer.Typer(no_args_is_help=True, help="Rights for a PostgreSQL source or ledger.")
+    command(postgres, "grant")(grant)
+    app.add_typer(postgres, name="postgres", rich_help_panel=PANEL)
+
+
+def grant(
+    table: Table = None, role: Role = None, schema: SchemaFile = None, ledger: LedgerName = None,
+    as_json: Json = False,
+) -> None:  # fmt: skip
+    """Print the SQL that an administrator runs, once, in the database itself.
+
+    For a source: a role that may read one table. For a ledger: a role that owns one schema.
+
+    Example: sulq postgres grant --table clinic.people --schema people.toml
+    """
+    if (table is None) == (ledger is None):
+        raise Refused("say --table NAME for a source, or --ledger NAME for a ledger.")
+    if ledger is not None:
+        text = ledger_rights(role or "sulq_ledger", ledger or DEFAULT_LEDGER)
+    else:
+        assert table is not None
+        text = table_rights(role or "sulq_reader", table, columns_of(schema) if schema else [])
+    emit({"sql": text}, text, as_json)
+
+
+def columns_of(schema: str) -> list[str]:
+    """The columns that a schema file declares."""
+    from sulq import Schema
+
+    return Schema.load(schema).names
+
+
+def table_rights(role: str, table: str, columns: list[str]) -> str:
+    """A role that may read one table, or some columns of it."""
+    who = _quote(role)
+    namespace, _, relation = table.rpartition(".")
+    listed = f" ({', '.join(map(_quote, columns))})" if columns else ""
+    return f"""\
+-- Run this as an administrator, in the database that holds the rows.
+CREATE ROLE {who} LOGIN NOSUPERUSER NOCREATEDB NOCREATEROLE NOREPLICATION NOBYPASSRLS;
+-- Give it a password: \\password {who}
+{_settings(who, default_transaction_read_only="on", search_path="pg_catalog")}
+{_connect(role)}
+GRANT USAGE ON SCHEMA {_quote(namespace or "public")} TO {who};
+GRANT SELECT{listed} ON TABLE {_quote(namespace or "public")}.{_quote(relation)} TO {who};
+-- If the table has row security, give the role BYPASSRLS, or a view without it: rows hidden
+-- from one role and not from another are not one table."""
+
+
+def ledger_rights(role: str, ledger: str) -> str:
+    """A role that owns the schema of one ledger."""
+    who = _quote(role)
+    return f"""\
+-- Run this as an administrator, in the database that will hold the ledger.
+CREATE ROLE {who} LOGIN NOSUPERUSER NOCREATEDB NOCREATEROLE NOREPLICATION NOBYPASSRLS;
+-- Give it a password: \\password {who}
+{_settings(who, synchronous_commit="on")}
+{_connect(role)}
+CREATE SCHEMA {_quote(ledger)} AUTHORIZATION {who};
+REVOKE ALL ON SCHEMA {_quote(ledger)} FROM PUBLIC;"""
+
+
+def _settings(who: str, **settings: str) -> str:
+    return "\n".join(f"ALTER ROLE {who} SET {name} = {text};" for name, text in settings.items())
+
+
+def _connect(role: str) -> str:
+    """GRANT CONNECT needs a name; the database that this is run in knows its own."""
+    text = "'" + role.replace("'", "''") + "'"
+    return (
+        "DO $$BEGIN EXECUTE pg_catalog.format('GRANT CONNECT ON DATABASE %I TO %I', "
+        f"pg_catalog.current_database(), {text}); END$$;"
+    )
+
+
+def _quote(name: str) -> str:
+    if not name.isprintable() or not name or "$$" in name:
+        raise Refused(f"{name!r} is not a name that can be written here.")
+    return '"' + name.replace('"', '""') + '"'

@@ -1,0 +1,190 @@
+"""A batch of checked queries -> one SELECT, and its rows back into cells.
+
+Below, each key and each contribution is named once; above, integers are added by key. Several
+ways to group are one scan by grouping sets. Written so that any engine that speaks SQL can
+share it: what differs between them is in the Writer.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+from sulq.check import CheckedQuery
+from sulq.engines.base import Matrix
+from sulq.engines.sql import TooLong, Writer
+from sulq.schema import Schema
+from sulq.tree import KERNEL_ONLY
+from sulq.values import Dense, Value
+
+MOST_COLUMNS = 1600  # of one SELECT, in PostgreSQL
+MOST_SQL = 1_000_000  # characters of one statement
+
+Row = tuple[Any, ...]
+
+
+class Statement:
+    """The SELECT for a batch, and where each of its numbers belongs."""
+
+    def __init__(self, writer: Writer, queries: Sequence[CheckedQuery], source: str) -> None:
+        self.queries = queries
+        self._writer = writer
+        self._below: dict[str, str] = {}  # SQL -> its name below
+        self._sums: dict[str, str] = {}
+        members = [writer.member(q) for q in queries]
+        shared = members[0] if len(set(members)) == 1 else ""
+        self._keys = [[self._named(writer.axis(a), "k") for a in q.axes] for q in queries]
+        self._values = [
+            [_name(self._sums, sql, "s") for sql in self._aggregates(q, "" if shared else member)]
+            for q, member in zip(queries, members, strict=True)
+        ]
+        self._source = f"{source} WHERE {shared}" if shared else source
+        self._sets = list(dict.fromkeys(tuple(k) for k in self._keys))
+        self._names = sorted({k for s in self._sets for k in s}, key=lambda k: int(k[1:]))
+        self.sql = self._in_two_steps() if self._by_words() else self._in_one_step()
+        if len(self._below) + len(self._sums) > MOST_COLUMNS or len(self.sql) > MOST_SQL:
+            raise TooLong
+
+    def _named(self, sql: str, letter: str) -> str:
+        return _name(self._below, sql, letter)
+
+    # --- writing ------------------------------------------------------------------------
+
+    def _aggregates(self, query: CheckedQuery, gate: str) -> list[str]:
+        """The sums of one query over the rows of its gate."""
+        gate = self._named(gate, "g") if gate else ""
+        if isinstance(query.values, Dense):
+            person = self._named(self._writer.person(self._schema[query.values.columns[0]]), "v")
+            return [_filtered(f"count(DISTINCT {person})", gate)]
+        return [self._aggregate(value, gate) for value in query.values]
+
+    @property
+    def _schema(self) -> Schema:
+        return self._writer.schema
+
+    def _aggregate(self, value: Value, gate: str) -> str:
+        """One sum; counting is cheaper than adding ones."""
+        node = value.node
+        if node.op == "literal" and node.type != "number" and node.value in (1, True):
+            return _filtered("count(*)", gate)
+        if node.op == "not" and node.args[0].op == "is_null":  # as many as are not missing
+            known = self._named(self._writer.known(node.args[0].args[0]), "v")
+            return _filtered("count(*)", gate, known)
+        if node.type == "boolean":
+            return _filtered("count(*)", gate, self._named(self._writer.truth(node), "v"))
+        return _filtered(f"sum({self._named(self._writer.value(value), 'v')})", gate)
+
+    def _in_one_step(self) -> str:
+        chosen = [*self._names, *(f"{sql} AS {name}" for sql, name in self._sums.items())]
+        many = len(self._sets) > 1
+        if many:
+            chosen += [f"GROUPING({k}) AS g{k}" for k in self._names]
+        sets = ", ".join(f"({', '.join(s)})" for s in self._sets)
+        grouped = f" GROUP BY GROUPING SETS ({sets})" if many else _group_by(self._names)
+        return f"SELECT {', '.join(chosen) or '1'} FROM {self._rows({})}{grouped}"
+
+    def _by_words(self) -> bool:
+        """Is there one way to group, and by words as they are stored?"""
+        words = len(self._sets) == 1 and any(self._writer.words(a) for a in self.queries[0].axes)
+        return words and not any(isinstance(q.values, Dense) for q in self.queries)
+
+    def _in_two_steps(self) -> str:
+        """Group by what is stored, then by what it is read as: far fewer values to read."""
+        axes = dict(zip(self._keys[0], self.queries[0].axes, strict=True))
+        words = {k: self._writer.words(a) for k, a in axes.items()}
+        stored = {
+            k: self._writer.key_words(a.node.value) for k, a in axes.items() if a.node and words[k]
+        }
+        names = self._names
+        inner = ", ".join([*names, *(f"{sql} AS {name}" for sql, name in self._sums.items())])
+        outer = [
+            f"{self._writer.place(w, k)} AS {k}" if (w := words[k]) is not None else k
+            for k in names
+        ]
+        totals = [f"sum({name}) AS {name}" for name in self._sums.values()]
+        below = f"SELECT {inner} FROM {self._rows(stored)}{_group_by(names)}"
+        places = ", ".join(str(i + 1) for i in range(len(names)))
+        return f"SELECT {', '.join([*outer, *totals])} FROM ({below}) AS stored GROUP BY {places}"
+
+    def _rows(self, instead: dict[str, str]) -> str:
+        """The rows with every key and contribution named; `instead` says what some keys are."""
+        named = [f"{instead.get(name, sql)} AS {name}" for sql, name in self._below.items()]
+        return f"(SELECT {', '.join(named) or '1 AS one'} FROM {self._source}) AS named"
+
+    # --- reading ------------------------------------------------------------------------
+
+    def matrices(self, table: Iterable[Row]) -> list[Matrix]:
+        """The rows that came back, each number in its cell."""
+        rows = list(table)
+        columns = [*self._names, *self._sums.values(), *(f"g{k}" for k in self._names)]
+        at = {name: i for i, name in enumerate(columns)}
+        by_set = self._by_set(rows, at) if len(self._sets) > 1 else None
+        return [
+            self._laid_out(query, k, v, rows if by_set is None else by_set[self._set(k)], at)
+            for query, k, v in zip(self.queries, self._keys, self._values, strict=True)
+        ]
+
+    def _by_set(self, rows: list[Row], at: dict[str, int]) -> dict[tuple[int, ...], list[Row]]:
+        """The rows of each grouping set, by which of the keys are not grouped."""
+        out: dict[tuple[int, ...], list[Row]] = {self._set(k): [] for k in self._sets}
+        for row in rows:
+            out[tuple(row[at[f"g{k}"]] for k in self._names)].append(row)
+        return out
+
+    def _set(self, keys: Sequence[str]) -> tuple[int, ...]:
+        """A grouping set as GROUPING() says it: 0 for its own keys."""
+        return tuple(0 if n in keys else 1 for n in self._names)
+
+    def _laid_out(
+        self, query: CheckedQuery, keys: list[str], values: list[str], rows: Iterable[Row],
+        at: dict[str, int],
+    ) -> Matrix:  # fmt: skip
+        cells, width = query.shape
+        out = [[0] * width for _ in range(cells)]
+        numbers = [self._writer.numbering(axis) for axis in query.axes]
+        for row in rows:
+            cell = 0
+            for axis, key, number in zip(query.axes, keys, numbers, strict=True):
+                cell = cell * len(axis.labels) + number(row[at[key]])
+            for j, name in enumerate(values):
+                out[cell][j] += int(row[at[name]] or 0)
+        return out
+
+
+def needs_kernel(query: CheckedQuery) -> bool:
+    """Does any part of it have no exact SQL?"""
+    if any(a.kind in ("nearest", "side") for a in query.axes):
+        return True
+    nodes = [n for n in (query.rows, query.where) if n is not None]
+    if not isinstance(query.values, Dense):
+        nodes += [v.node for v in query.values]
+    elif query.values.kind != "people":
+        return True
+    nodes += [a.node for a in query.axes if a.node is not None]
+    nodes += [path for a in query.axes if a.kind == "leaf" for path in a.detail if path]
+    return any(part.op in KERNEL_ONLY for node in nodes for part in node.walk())
+
+
+def few_values(schema: Schema, name: str) -> float:
+    """How many values a column can have as declared, missing included."""
+    column = schema[name]
+    if column.listed is not None:
+        return len(column.listed) + 1
+    if column.type == "integer" and column.bounded:
+        return int(column.high - column.low) + 2
+    return math.inf
+
+
+def _name(known: dict[str, str], sql: str, letter: str) -> str:
+    """A short name for a piece of SQL; the same piece is computed once."""
+    return known.setdefault(sql, f"{letter}{len(known)}")
+
+
+def _filtered(aggregate: str, *conditions: str) -> str:
+    both = " AND ".join(c for c in conditions if c)
+    return f"{aggregate} FILTER (WHERE {both})" if both else aggregate
+
+
+def _group_by(names: Sequence[str]) -> str:
+    return f" GROUP BY {', '.join(names)}" if names else ""

@@ -1,0 +1,57 @@
+"""What happened, one JSON object a line, without values or secrets.
+
+A line has the time, the route, the status, who (by name) and which dataset. It never has a key,
+a body, a question, an answer, or how long anything took: a time may depend on rows.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+import sys
+from typing import Any
+
+from sulq.server.registry import now
+
+_log = logging.getLogger("sulq.server")
+
+
+def start() -> None:
+    """Write lines to stderr; uvicorn's own words too, in the same form."""
+    handler = logging.StreamHandler(sys.stderr)
+    handler.setFormatter(_Lines())
+    _log.handlers[:] = [handler]
+    _log.setLevel(logging.INFO)
+    _log.propagate = False
+    for name in ("uvicorn", "uvicorn.error"):
+        log = logging.getLogger(name)
+        log.handlers[:] = [handler]
+        log.setLevel(logging.WARNING)
+        log.propagate = False
+
+
+class _Lines(logging.Formatter):
+    """A record as one line of JSON; of an exception only its type, since words may quote rows."""
+
+    def format(self, record: logging.LogRecord) -> str:
+        said: dict[str, Any] = {"time": now(), "level": record.levelname.lower()}
+        said |= getattr(record, "said", None) or {"event": record.getMessage()[:500]}
+        if record.exc_info and record.exc_info[0] is not None:
+            said["exception"] = record.exc_info[0].__name__
+        return json.dumps(said)
+
+
+def event(name: str, level: int = logging.INFO, **said: Any) -> None:
+    """Log one event."""
+    _log.log(level, name, extra={"said": {"event": name, **said}})
+
+
+def failure(error: BaseException, **said: Any) -> None:
+    """Log where something unexpected was raised, but not its words."""
+    frames = []
+    trace = error.__traceback__
+    while trace is not None:
+        code = trace.tb_frame.f_code
+        frames.append(f"{code.co_filename.rsplit('/', 1)[-1]}:{trace.tb_lineno} {code.co_name}")
+        trace = trace.tb_next
+    event("failure", logging.ERROR, exception=type(error).__name__, frames=frames[-8:], **said)

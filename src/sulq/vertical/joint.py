@@ -1,0 +1,232 @@
+"""How a property in one database goes with a property in another (CRYPTO 04, section 5).
+
+P[b|a] = P[b] + Delta, with Delta = cov(a, b) / P[a]. Two probabilities and a covariance give
+the 2x2 table, so every Boolean function of a and b, with an interval.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+import sulq
+from sulq.expressions import shorten
+
+from .blocks import HALF_WIDTH, BlockSums
+from .estimate import Array, Estimate, rising, smooth
+from .people import People, Shared
+from .truth import truth_table
+
+P_A, P_B, C = 0, 1, 2  # of a point: P[a], P[b] and cov(a, b)
+
+
+@dataclass(frozen=True)
+class Implication:
+    """What a says about b: P[b|a] = P[b] + delta, each an `Estimate`, and the prices paid."""
+
+    delta: Estimate
+    p_a: Estimate
+    p_b: Estimate
+    p_b_given_a: Estimate
+    price: tuple[sulq.Price, ...]  # of the side that knows a, of the side that knows b
+    people: float
+    note: str = ""
+
+    def interval(self, level: float = 0.95) -> tuple[float, float]:
+        """The interval of delta."""
+        return self.delta.interval(level)
+
+    def to_json(self) -> dict[str, Any]:
+        """Plain values, with 95% intervals."""
+        numbers = ("delta", "p_a", "p_b", "p_b_given_a")
+        body: dict[str, Any] = {name: getattr(self, name).to_json() for name in numbers}
+        body |= {"price_micro": [p.micro for p in self.price], "people": self.people}
+        return body | ({"note": self.note} if self.note else {})
+
+    def __str__(self) -> str:
+        lines = [
+            f"delta    {self.delta}", f"P[a]     {self.p_a}", f"P[b]     {self.p_b}",
+            f"P[b|a]   {self.p_b_given_a}", receipt(self.price, self.note),
+        ]  # fmt: skip
+        return "\n".join(lines)
+
+    __repr__ = __str__
+
+
+@dataclass(frozen=True)
+class Joint:
+    """The 2x2 table of a property here and a property there.
+
+    `point` is P[a], P[b] and cov(a, b), `errors` their covariance matrix.
+    """
+
+    point: Array
+    errors: Array
+    freedom: float  # degrees of freedom behind the errors
+    price: tuple[sulq.Price, ...]
+    people: float
+    note: str = ""
+
+    @property
+    def p_a(self) -> Estimate:
+        """P[a]."""
+        return self.probability("a")
+
+    @property
+    def p_b(self) -> Estimate:
+        """P[b]."""
+        return self.probability("b")
+
+    @property
+    def delta(self) -> Estimate:
+        """P[b|a] - P[b]."""
+        return self._of(lambda x: x[C] / self._safe(x[P_A]), (-1.0, 1.0))
+
+    @property
+    def p_b_given_a(self) -> Estimate:
+        """P[b|a]."""
+        return self.conditional("b", given="a")
+
+    @property
+    def correlation(self) -> Estimate:
+        """cov(a, b) over both standard deviations."""
+        return self._of(lambda x: x[C] / (self._root(x[P_A]) * self._root(x[P_B])), (-1.0, 1.0))
+
+    @property
+    def odds_ratio(self) -> Estimate:
+        """P[ab] P[neither] / (P[a only] P[b only]); it grows with the covariance."""
+        p_a, p_b, cov = (float(x) for x in self.feasible)
+        std = math.sqrt(float(self.errors[C, C]))
+        return rising(lambda c: odds(feasible(p_a, p_b, c)), cov, std, self.freedom)
+
+    def probability(self, function: str) -> Estimate:
+        """P[f(a, b)] for any Boolean function, such as "a and not b"."""
+        weights = weights_of(function)
+        return self._of(lambda x: float(cells(x) @ weights), (0.0, 1.0))
+
+    def conditional(self, function: str, *, given: str) -> Estimate:
+        """P[f | g] for Boolean functions of a and b."""
+        both, condition = weights_of(f"({function}) and ({given})"), weights_of(given)
+        if not condition.any():
+            raise sulq.QueryNotAllowed(f"given={shorten(given)!r} is never true.")
+        return self._of(
+            lambda x: float(cells(x) @ both) / self._safe(float(cells(x) @ condition)), (0.0, 1.0)
+        )
+
+    def implication(self) -> Implication:
+        """The same, seen as a saying something about b."""
+        return Implication(
+            self.delta, self.p_a, self.p_b, self.p_b_given_a, self.price, self.people, self.note
+        )
+
+    def interval(self, level: float = 0.95) -> tuple[float, float]:
+        """The interval of delta."""
+        return self.delta.interval(level)
+
+    def to_json(self) -> dict[str, Any]:
+        """Plain values, with 95% intervals."""
+        functions = ("a and b", "a and not b", "not a and b", "not a and not b")
+        body: dict[str, Any] = {f: self.probability(f).to_json() for f in functions}
+        body |= {"delta": self.delta.to_json(), "odds_ratio": self.odds_ratio.to_json()}
+        return body | {"price_micro": [p.micro for p in self.price], "people": self.people}
+
+    def __str__(self) -> str:
+        functions = ("a and b", "a and not b", "not a and b", "not a and not b")
+        lines = [f"P[{f}]".ljust(20) + str(self.probability(f)) for f in functions]
+        lines += [f"{'odds ratio':20}{self.odds_ratio}", receipt(self.price, self.note)]
+        return "\n".join(lines)
+
+    __repr__ = __str__
+
+    @property
+    def feasible(self) -> Array:
+        """The point, moved to where no cell of the table is below zero."""
+        return feasible(*(float(x) for x in self.point))
+
+    def _of(self, f: Any, bounds: tuple[float, float]) -> Estimate:
+        return smooth(f, self.feasible, self.errors, bounds, self.freedom)
+
+    def _safe(self, p: float) -> float:
+        """A probability to divide by: not below what noise alone would show."""
+        return max(p, math.sqrt(float(self.errors.diagonal()[:C].max())), 1e-12)
+
+    def _root(self, p: float) -> float:
+        return math.sqrt(max(p * (1 - p), float(self.errors[P_A, P_A]), 1e-12))
+
+
+def feasible(p_a: float, p_b: float, cov: float) -> Array:
+    """The nearest point at which all four cells are probabilities."""
+    p_a, p_b = min(max(p_a, 0.0), 1.0), min(max(p_b, 0.0), 1.0)
+    low, high = max(0.0, p_a + p_b - 1), min(p_a, p_b)
+    return np.array([p_a, p_b, min(max(p_a * p_b + cov, low), high) - p_a * p_b])
+
+
+def cells(x: Array) -> Array:
+    """P of neither, b only, a only, both."""
+    both = x[P_A] * x[P_B] + x[C]
+    return np.array([1 - x[P_A] - x[P_B] + both, x[P_B] - both, x[P_A] - both, both])
+
+
+def odds(x: Array) -> float:
+    """The odds ratio, from 0 to infinity."""
+    neither, b_only, a_only, both = np.maximum(cells(x), 0.0)
+    over, under = both * neither, a_only * b_only
+    return float(over / under) if under > 0 else math.inf
+
+
+def weights_of(function: str) -> Array:
+    """A Boolean function of a and b as the sum of some of the four cells."""
+    used, table = truth_table(function, ("a", "b"))
+    shape = tuple(2 if name in used else 1 for name in ("a", "b"))
+    return np.broadcast_to(table.reshape(shape), (2, 2)).astype(np.float64).reshape(4)
+
+
+def receipt(price: Sequence[sulq.Price], note: str = "") -> str:
+    """What was paid, in words."""
+    said = ", ".join(f"{p}" for p in price)
+    return f"price {said}, one for each database" + (f" ({note})" if note else "")
+
+
+# --- from block sums ----------------------------------------------------------------------
+
+
+def joint_of(a: BlockSums, b: BlockSums, shared: Shared, price: tuple[sulq.Price, ...]) -> Joint:
+    """Two probabilities and a covariance, on everybody or on those in both databases."""
+    blocks = len(a.sums)
+    x, y = a.centred[:, 0], b.centred[:, 0]
+    means = np.array([a.mean[0], b.mean[0]])
+    noise = np.diag([a.mean_variance[0], b.mean_variance[0], 0.0])
+    m = shared.count
+    tilts = [tilted(b.people, a.people, m), tilted(a.people, b.people, m)]
+    products = np.column_stack([x * tilts[0], y * tilts[1], x * y])
+    scale = blocks / (blocks - 1) / m
+    off_a, off_b, both = products.sum(axis=0) * scale
+    spread = np.cov(products, rowvar=False) * blocks * scale**2
+    change = np.array([[1, 0, 0], [0, 1, 0], [-off_b, -off_a, 1]])
+    point = np.array([means[0] + off_a, means[1] + off_b, both - off_a * off_b])
+    errors = change @ spread @ change.T + noise
+    by_count = np.array([off_a, off_b, point[C]]) * shared.std / m
+    errors = errors + np.outer(by_count, by_count)
+    return Joint(point, errors, blocks - 1.0, price, m, note_of(shared))
+
+
+def tilted(other: People, own: People, m: float) -> Array:
+    """By how much each block has more of the other database's people than its own tell.
+
+    A sum over those in both is the sum over blocks of (own centred sum) x (this), on average.
+    The own people taken off add nothing on average and much of the variance; where both
+    databases have the same people nothing is left, and no error with it.
+    """
+    return np.asarray(other.uneven - m / max(own.count, 1.0) * own.uneven)
+
+
+def note_of(shared: Shared) -> str:
+    """What the estimate is about, where that is not everybody."""
+    if shared.whole:
+        return ""
+    reach = HALF_WIDTH * shared.std
+    return f"on about {shared.count:,.0f} +/- {reach:,.0f} people who are in both"

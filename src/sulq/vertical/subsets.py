@@ -1,0 +1,281 @@
+"""The paper's own procedure: a Test on heavy random subsets, and binary search (section 5.1).
+
+    Test(Delta_1): find a random subset q of the people, N of them, in which property a is
+    heavy, a_q >= N p_a + sigma_a with sigma_a^2 = N p_a (1 - p_a). Let bias = a_q - N p_a.
+    Say 1 if b_q >= N p_b + bias * Delta_1 / (1 - p_a), else 0.
+
+If Delta = Delta_1 the Test says 1 half of the time, if Delta is larger more often, if smaller
+less often (Theorem 2); so binary search on Delta_1 finds Delta (Theorem 3). The same subsets
+serve for every Delta_1. How many of the Tests say 1 is then a sign test, whose interval assumes
+nothing about noise but that it is even.
+
+Three things the paper leaves out matter in practice. A subset of the table itself varies less
+than one drawn from outside, by the factor 1 - N/n: heavy halves are 8 in 100, not 16. a_q is
+noisy: a subset looks heavier than it is, so the bias is taken times s^2 / (s^2 + V), s^2 being
+the variance of a_q and V that of its noise. And p_a and p_b are noisy, in all Tests alike: the
+interval is that of all P[b] they may be off by.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, replace
+from fractions import Fraction
+from statistics import NormalDist
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.stats import binom
+
+import sulq
+from sulq.learn.base import all_within, within
+
+from .blocks import checked_seed
+from .estimate import Array, Estimate, plain
+from .joint import Implication
+from .pairwise import checked_expected, checked_sides, same_answers
+from .people import check_keys, people_of, same_people
+from .plan import Part, affordable, as_fraction, spread
+
+RATE = Fraction(1, 2)  # of the people, in each subset
+TOTALS = Fraction(1, 11)  # of a budget, for P[a] and P[b]
+FINEST = 1e-9  # where binary search stops
+MOST = 2_000  # subsets
+PEOPLE_BLOCKS = 1_000  # by which keys are compared
+
+NORMAL = NormalDist()
+
+
+# --- the paper, on sums alone -----------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class Heavy:
+    """Heavy subsets: their sizes, the bias of a in each, and the count of b."""
+
+    sizes: Array
+    bias: Array
+    b_counts: Array
+    p_a: float
+    p_b: float
+    p_a_std: float = 0.0  # of the noise in p_a and p_b, which every Test shares
+    p_b_std: float = 0.0
+
+    def votes(self, delta_1: float, shift: float = 0.0) -> int:
+        """How many Tests say that Delta is at least Delta_1, if P[b] is larger by `shift`."""
+        wanted = self.sizes * (self.p_b + shift) + self.bias * delta_1 / (1 - self.p_a)
+        return int((self.b_counts >= wanted).sum())
+
+    def crossing(self, votes: int, shift: float = 0.0) -> float:
+        """By binary search, the largest Delta_1 for which so many Tests say 1."""
+        low, high = possible(self.p_a, self.p_b)
+        while high - low > FINEST:
+            middle = (low + high) / 2
+            low, high = (middle, high) if self.votes(middle, shift) >= votes else (low, middle)
+        return (low + high) / 2
+
+    @property
+    def common(self) -> float:
+        """The standard deviation of what is wrong in all Tests alike, as a part of P[b]."""
+        steepest = max(map(abs, possible(self.p_a, self.p_b))) / (1 - self.p_a)
+        return math.hypot(self.p_b_std, self.p_a_std * steepest)
+
+    @property
+    def delta(self) -> Estimate:
+        """Where half of the Tests say 1, with the interval of the sign test."""
+        count = len(self.sizes)
+        bounds = possible(self.p_a, self.p_b)
+        if count == 0:
+            return Estimate(min(max(0.0, bounds[0]), bounds[1]), lambda level: bounds)
+        middle = (self.crossing((count + 1) // 2) + self.crossing(count // 2 + 1)) / 2
+
+        def ends(level: float) -> tuple[float, float]:
+            # Half of what may go wrong is for the Tests, half for what they have in common.
+            wrong = (1 - level) / 2 if self.common else 1 - level
+            shift = self.common * NORMAL.inv_cdf(1 - wrong / 2)
+            # The r-th from either end of `count` is beyond the median with P[Bin(count, 1/2) < r].
+            r = int(binom.ppf(wrong / 2, count, 0.5))
+            if r < 1 or 2 * binom.cdf(r - 1, count, 0.5) > wrong:
+                return bounds
+            low, high = self.crossing(count - r + 1, shift), self.crossing(r, -shift)
+            return (low, high) if high - low > 2 * FINEST else bounds  # beyond all that can be
+
+        return Estimate(middle, ends)
+
+
+def heavy_subsets(
+    a_counts: Array, sizes: Array, p_a: float, rows: int, noise: float = 0.0
+) -> tuple[NDArray[np.intp], Array]:
+    """Which subsets are heavy in a (their numbers), and the bias of each, noise taken out."""
+    spread2 = sizes * p_a * (1 - p_a)
+    beyond = a_counts - sizes * p_a
+    heavy = np.flatnonzero(beyond >= np.sqrt(spread2))
+    varies = spread2[heavy] * (1 - sizes[heavy] / rows)
+    return heavy, beyond[heavy] * varies / np.maximum(varies + noise, 1e-300)
+
+
+def possible(p_a: float, p_b: float) -> tuple[float, float]:
+    """The least and the largest Delta that P[a] and P[b] allow."""
+    both = max(0.0, p_a + p_b - 1), min(p_a, p_b)
+    return both[0] / p_a - p_b, both[1] / p_a - p_b
+
+
+def advantage(
+    p_a: float, p_b: float, epsilon: float, rate: float = float(RATE), noise: float = 0.0
+) -> float:
+    """Gamma of Theorem 2: how far from 1/2 the Test is when Delta is epsilon away from Delta_1.
+
+    `noise` is the noise variance of one count over the number of people in a subset.
+    """
+    varies = (1 - rate) * p_b * (1 - p_b) + noise
+    shift = epsilon * math.sqrt(p_a * (1 - p_a)) / (1 - p_a)
+    return NORMAL.cdf(shift / math.sqrt(varies)) - 0.5
+
+
+def heavy_share(rate: float = float(RATE), noise: float = 0.0) -> float:
+    """How many random subsets are heavy; `noise` as a part of p_a (1 - p_a) N."""
+    return NORMAL.cdf(-1 / math.sqrt(1 - rate + noise))
+
+
+def enough_tests(p_a: float, p_b: float, epsilon: float, failure: float) -> int:
+    """Tests after which binary search ends within epsilon but with probability `failure`.
+
+    Both neighbours of Delta, epsilon away, must be told from it: by Hoeffding's bound
+    2 exp(-2 t gamma^2) <= failure.
+    """
+    return math.ceil(math.log(2 / failure) / (2 * advantage(p_a, p_b, epsilon) ** 2))
+
+
+# --- on two databases -------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class SubsetPlan:
+    """Questions about everybody and about random subsets; b is asked about the heavy ones."""
+
+    a: Part
+    b: Part  # as if every subset were heavy
+    rows: tuple[sulq.Rows, ...]
+    blocks: int = 0
+
+    @property
+    def prices(self) -> tuple[sulq.Price, ...]:
+        """The most each database will charge."""
+        return self.a.price, self.b.price
+
+    def run(self) -> Implication:
+        """Ask about a, then ask about b where a is heavy."""
+        most = self.prices[1]
+        if not affordable(self.b.db, most) and affordable(self.a.db, self.a.price):
+            remaining = int(self.b.db.budget.remaining * 1_000_000)
+            raise sulq.BudgetExceeded(most.micro, remaining, getattr(self.b.db, "name", ""))
+        total, *counted = self.a.ask()
+        n = self.a.db.rows
+        sizes = np.array([found[0] for found in self.a.db.sizes(*self.rows)], dtype=np.float64)
+        p_a, a_noise = self._share(total, n), counted[0].std ** 2
+        counts = np.array([float(answer) for answer in counted])
+        heavy, bias = heavy_subsets(counts, sizes, p_a, n, a_noise)
+        everyone, *queries = self.b.queries
+        asked = Part(self.b.db, (everyone, *(queries[i] for i in heavy.tolist())))
+        b_total, *b_counted = asked.ask()
+        b_counts = np.array([float(answer) for answer in b_counted])
+        if float(b_total) == float(total) and np.array_equal(b_counts, counts[heavy]):
+            raise same_answers()
+        p_b, stds = self._share(b_total, n), (total.std / n, b_total.std / n)
+        found = Heavy(sizes[heavy], bias, b_counts, p_a, p_b, *stds)
+        note = f"{len(heavy)} of {len(self.rows)} subsets are heavy"
+        return _implication(found, total, b_total, n, (self.a.price, asked.price), note)
+
+    @staticmethod
+    def _share(total: sulq.Answer, n: int) -> float:
+        """A probability with room on both sides, to divide by."""
+        least = max(total.std / n, 1e-9)
+        return min(max(float(total) / n, least), 1 - least)
+
+    def __str__(self) -> str:
+        a, b = self.prices
+        return f"at most {a} and {b}; {len(self.rows):,} random subsets"
+
+    __repr__ = __str__
+
+
+def _implication(
+    found: Heavy, total: sulq.Answer, b_total: sulq.Answer, n: int,
+    price: tuple[sulq.Price, ...], note: str,
+) -> Implication:  # fmt: skip
+    delta = found.delta
+    p_a, p_b = (plain(float(t) / n, t.std / n, (0.0, 1.0)) for t in (total, b_total))
+
+    def ends(level: float) -> tuple[float, float]:
+        (low, high), (below, above) = delta.interval(level), p_b.interval(level)
+        down, up = math.hypot(delta - low, p_b - below), math.hypot(high - delta, above - p_b)
+        return max(p_b + delta - down, 0.0), min(p_b + delta + up, 1.0)
+
+    given = Estimate(min(max(p_b + delta, 0.0), 1.0), ends)
+    return Implication(delta, p_a, p_b, given, price, float(n), note)
+
+
+def planned_test(
+    a_db: Any,
+    a: str,
+    b_db: Any,
+    b: str,
+    *,
+    budget: Any = None,
+    subsets: int | None = None,
+    accuracy: float | None = None,
+    confidence: float = 0.95,
+    seed: int = 0,
+    expected: Any = 0.5,
+) -> SubsetPlan:
+    """So many random halves; or as many as Theorem 3 wants for an accuracy.
+
+    Without `budget` each question has its usual price, but that of the two totals grows with
+    the number of subsets, because their errors are in every Test.
+    """
+    checked_sides([(a_db, a), (b_db, b)])
+    checked_seed(seed)
+    check_keys([a_db, b_db])
+    everybody = people_of([a_db, b_db], seed, PEOPLE_BLOCKS)
+    same_people([a_db, b_db], everybody, seed)
+    p_a, p_b = checked_expected(expected, 2)
+    count = _how_many(subsets, accuracy, confidence, p_a, p_b)
+    rows = tuple(sulq.Rows.sample(seed + i, RATE) for i in range(count))
+    sides = [
+        Part(db, tuple(_questions(db, text, rows, share)))
+        for (db, text), share in zip([(a_db, a), (b_db, b)], spread(budget, 2), strict=True)
+    ]
+    return SubsetPlan(sides[0], sides[1], rows)
+
+
+def _questions(db: Any, text: str, rows: tuple[sulq.Rows, ...], budget: Any) -> list[sulq.Query]:
+    """Everybody with the property, then how many of each subset."""
+    total = sulq.Query(("1",), where=text)
+    each = [replace(total, rows=r) for r in rows]
+    if budget is None:
+        share = max(1.0, len(rows) / 10)
+        finer = share > 1 and db.promise.noise in ("gaussian", "laplace")  # the others have one
+        return [within(db, total, share) if finer else total, *each]
+    whole = as_fraction(budget)
+    first = within(db, total, whole * TOTALS)
+    return [first, *all_within(db, each, whole - db.price(first).queries)]
+
+
+def _how_many(subsets: Any, accuracy: Any, confidence: Any, p_a: float, p_b: float) -> int:
+    if accuracy is not None:
+        for name, value in (("accuracy", accuracy), ("confidence", confidence)):
+            if isinstance(value, bool) or not isinstance(value, int | float) or not 0 < value < 1:
+                raise sulq.Refused(f"{name}={value!r}, want a number between 0 and 1.")
+        tests = enough_tests(p_a, p_b, accuracy, 1 - confidence)
+        subsets = math.ceil(tests / heavy_share())
+        if subsets > MOST:
+            raise sulq.Refused(
+                f"accuracy={accuracy}: Theorem 3 wants {tests:,} heavy subsets, which are about "
+                f"{subsets:,} random ones; at most {MOST:,} are asked. method='blocks' needs one "
+                "question a side."
+            )
+    count = 100 if subsets is None else subsets
+    if isinstance(count, bool) or not isinstance(count, int) or not 1 <= count <= MOST:
+        raise sulq.Refused(f"subsets={subsets!r}, want 1 to {MOST:,}.")
+    return count

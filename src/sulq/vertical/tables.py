@@ -1,0 +1,187 @@
+"""crosstab: two categories in two databases, every pair of labels with its share of the people.
+
+Each database is asked once for the counts of its own column by block and label. Everybody is
+in one cell, so a whole table costs what a histogram costs.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+import sulq
+from sulq.expressions import shorten
+
+from .blocks import (
+    HALF_WIDTH,
+    MOST,
+    BlockSums,
+    added_up,
+    block_count,
+    block_sums,
+    checked_blocks,
+    checked_seed,
+    expected_std,
+    noise_variance,
+    together,
+)
+from .estimate import Array, Estimate, checked_level, plain, reach
+from .joint import receipt
+from .pairwise import FEW, checked_expected, one_database, same_answers
+from .people import check_keys, people_of, same_people
+from .plan import Plan, parts_of
+
+
+@dataclass(frozen=True)
+class Crosstab:
+    """The share of people with each pair of labels, labels of a by labels of b."""
+
+    columns: tuple[str, str]
+    labels: tuple[tuple[Any, ...], tuple[Any, ...]]  # None is 'other'
+    shares: Array
+    stds: Array
+    freedom: float
+    price: tuple[sulq.Price, ...]
+    people: float
+    remaining: int  # micro-queries, of the database that has less left
+
+    def share(self, a: Any, b: Any) -> Estimate:
+        """The share of one pair of labels."""
+        try:
+            i, j = self.labels[0].index(a), self.labels[1].index(b)
+        except ValueError:
+            raise sulq.Refused(
+                f"({a!r}, {b!r}): {self.columns[0]} has {list(self.labels[0])}, "
+                f"{self.columns[1]} has {list(self.labels[1])}."
+            ) from None
+        return plain(float(self.shares[i, j]), float(self.stds[i, j]), (0.0, 1.0), self.freedom)
+
+    def interval(self, level: float = 0.95) -> tuple[Array, Array]:
+        """Low and high ends of every share."""
+        width = reach(checked_level(level), self.freedom) * self.stds
+        return np.maximum(self.shares - width, 0.0), np.minimum(self.shares + width, 1.0)
+
+    def table(self) -> sulq.Table:
+        """As rows: two labels, the share of people, a low and a high end beside it (95%).
+
+        Ends go below 0 and above 1 where the error does: cutting them off would hide it.
+        """
+        width = reach(0.95, self.freedom) * self.stds
+        low, high = self.shares - width, self.shares + width
+        names = _apart(self.columns)
+        pairs = [(i, j) for i in range(len(self.labels[0])) for j in range(len(self.labels[1]))]
+        columns: dict[str, list[Any]] = {
+            names[0]: [_word(self.labels[0][i]) for i, _ in pairs],
+            names[1]: [_word(self.labels[1][j]) for _, j in pairs],
+        }
+        for name, matrix in (("share", self.shares), ("share_low", low), ("share_high", high)):
+            columns[name] = [float(matrix[at]) for at in pairs]
+        price = sum(self.price, sulq.Price(0))
+        return sulq.Table(columns, names, price, self.remaining, receipt(self.price))
+
+    def __str__(self) -> str:
+        return str(self.table())
+
+    __repr__ = __str__
+
+
+def _apart(columns: tuple[str, str]) -> tuple[str, str]:
+    a, b = columns
+    return (a, b) if a != b else (f"{a} (a)", f"{b} (b)")
+
+
+def _word(label: Any) -> str:
+    if label is None:
+        return "other"
+    return str(label).lower() if isinstance(label, bool) else str(label)
+
+
+def planned_crosstab(
+    a_db: Any,
+    a: str,
+    b_db: Any,
+    b: str,
+    *,
+    budget: Any = None,
+    blocks: int | None = None,
+    seed: int = 0,
+    expected: Any = None,
+) -> Plan[Crosstab]:
+    """One histogram by block a side."""
+    if a_db is b_db:
+        raise one_database()
+    checked_seed(seed)
+    check_keys([a_db, b_db])
+    trial = parts_of([(a_db, histogram(a, seed, FEW)), (b_db, histogram(b, seed, FEW))], budget)
+    labels = [labels_of(part.db, text) for part, text in zip(trial, (a, b), strict=True)]
+    most = MOST // max(map(len, labels))
+    even = [1 / max(len(found), 2) for found in labels]
+    shares = even if expected is None else checked_expected(expected, 2)
+    spreads = [math.sqrt(p * (1 - p)) for p in shares]
+    variances = [noise_variance(part.price) for part in trial]
+    rows = math.sqrt(a_db.rows * b_db.rows)
+    count = checked_blocks(blocks, most) or block_count(rows, spreads, variances, most)
+    asked = [(a_db, histogram(a, seed, count)), (b_db, histogram(b, seed, count))]
+    people = people_of([a_db, b_db], seed, count)
+    same_people([a_db, b_db], people, seed)
+
+    def make(answers: list[list[sulq.Answer]], prices: tuple[sulq.Price, ...]) -> Crosstab:
+        (x,), (y,) = answers
+        sums = [
+            added_up(block_sums(answer, p, len(found)))
+            for answer, p, found in zip((x, y), people, labels, strict=True)
+        ]
+        remaining = min(x.remaining, y.remaining)
+        return crosstab_of(sums, (a, b), labels, prices, remaining)
+
+    error = HALF_WIDTH * expected_std(rows, spreads, variances, count)
+    return Plan(parts_of(asked, budget), make, count, error, ", of a share")
+
+
+def histogram(column: str, seed: int, blocks: int) -> sulq.Query:
+    """How many people of each block have each label."""
+    if not isinstance(column, str):
+        raise sulq.QueryNotAllowed(f"{column!r}: want a column's name.")
+    return sulq.Query(("1",), by=(sulq.Blocks(seed, blocks), column))
+
+
+def labels_of(db: Any, column: str) -> tuple[Any, ...]:
+    """The labels of a category or Boolean, from the schema."""
+    found = db.schema.get(column)
+    if found is None or found.listed is None:
+        raise sulq.QueryNotAllowed(
+            f"{shorten(column)!r} is no declared category or Boolean. Declare its values, or use "
+            "joint with a predicate."
+        )
+    other = (None,) if found.type == "category" or found.nullable else ()
+    return (*found.listed, *other)
+
+
+def crosstab_of(
+    sums: list[BlockSums], columns: tuple[str, str], labels: list[tuple[Any, ...]],
+    price: tuple[sulq.Price, ...], remaining: int,
+) -> Crosstab:  # fmt: skip
+    """P[u and v] = P[u] P[v] + cov(u, v), kept between none and the rarer of the two."""
+    a, b = sums
+    if np.array_equal(a.sums, b.sums):
+        raise same_answers()
+    cov, variance = together(a, b)
+    p, q = a.mean, b.mean
+    shares = np.outer(p, q) + cov
+    most = np.minimum.outer(np.clip(p, 0, 1), np.clip(q, 0, 1))
+    by_mean = np.outer(a.mean_variance, q**2) + np.outer(p**2, b.mean_variance)
+    return Crosstab(
+        columns, (labels[0], labels[1]), np.clip(shares, 0.0, most), np.sqrt(variance + by_mean),
+        len(a.sums) - 1.0, price, a.people.count, remaining,
+    )  # fmt: skip
+
+
+def crosstab(a_db: Any, a: str, b_db: Any, b: str, **options: Any) -> Crosstab:
+    """Every pair of labels of a column here and a column there, with its share of people.
+
+    budget, blocks and seed as in `joint`; expected: guesses of the share of a label.
+    """
+    return planned_crosstab(a_db, a, b_db, b, **options).run()

@@ -1,0 +1,360 @@
+"""A server's folder: begun, settings, backup, restore, and rows that come back."""
+
+import os
+import shutil
+import stat
+import threading
+import time
+
+import pyarrow.parquet as pq
+import pytest
+from attacks.harness import SCHEMA, people, replaced
+from server.house import PROMISE, made, rows
+
+from sulq.errors import LedgerDamaged, Refused, SchemaError
+from sulq.ledger import Ledger
+from sulq.seal import Seal
+from sulq.server.folder import backup, begin, restore
+from sulq.server.registry import Registry
+from sulq.server.settings import Settings, _from_environment
+from sulq.server.sources import allowed
+
+D = "/v1/datasets/people"
+NEW = {"name": "people", "source": "people.parquet", "schema": SCHEMA} | PROMISE
+
+
+def ledger_of(house):
+    (path,) = (house.folder / "ledgers").glob("*.people.ledger")
+    return path
+
+
+# ---- beginning ------------------------------------------------------------------------------
+
+
+def test_a_new_folder_is_the_owners_alone(tmp_path):
+    key = begin(tmp_path / "house", "anna")
+    modes = {
+        path.name: stat.S_IMODE(path.stat().st_mode)
+        for path in [tmp_path / "house", *(tmp_path / "house").iterdir()]
+    }
+    assert modes["house"] == modes["ledgers"] == modes["data"] == 0o700
+    assert modes["server.db"] == 0o600
+    assert key.text.startswith("sulq_")
+    with pytest.raises(Refused, match="not empty"):
+        begin(tmp_path / "house", "anna")
+    with pytest.raises(Refused, match="owner"):
+        begin(tmp_path / "other", "an na")
+
+
+def test_settings_come_from_the_file_then_the_environment_then_the_command(tmp_path, monkeypatch):
+    begin(tmp_path / "house", "anna")
+    assert Settings.load(tmp_path / "house").port == 8707
+    monkeypatch.setenv("SULQ_SERVER_PORT", "9000")
+    monkeypatch.setenv("SULQ_SERVER_PADDING", "no")
+    monkeypatch.setenv("SULQ_SERVER_SOURCES", f"data{os.pathsep}more")
+    found = Settings.load(tmp_path / "house", host="localhost")
+    assert (found.port, found.padding, found.host) == (9000, False, "localhost")
+    assert found.sources == ("data", "more")
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [("port", 70_000), ("port", "x"), ("padding", "perhaps"), ("rate", 0), ("workers", 1.5),
+     ("host", ""), ("sources", "data"), ("colour", "red"), ("nesting", True)],
+)  # fmt: skip
+def test_a_wrong_setting_is_named(tmp_path, name, value):
+    begin(tmp_path / "house", "anna")
+    with pytest.raises(Refused, match=name):
+        Settings.load(tmp_path / "house", **{name: value})
+    if isinstance(value, str) and name != "sources":
+        said = _from_environment({f"SULQ_SERVER_{name.upper()}": value})
+        with pytest.raises(Refused, match=name):
+            Settings.load(tmp_path / "house", **said)
+
+
+def test_other_machines_need_tls_unless_told_otherwise(tmp_path):
+    def listens(**said):
+        Settings(tmp_path, **said).check_listening()
+
+    for host in ("127.0.0.1", "::1", "localhost", "127.8.8.8"):
+        listens(host=host)
+    for host in ("0.0.0.0", "::", "192.168.1.7", "example.org"):
+        with pytest.raises(Refused, match="TLS"):
+            listens(host=host)
+        listens(host=host, beyond_loopback=True)
+        listens(host=host, certificate="a.pem", private_key="b.pem")
+    with pytest.raises(Refused, match="both"):
+        listens(certificate="a.pem")
+
+
+def test_a_folder_without_a_server_is_said_so(tmp_path):
+    with pytest.raises(Refused, match="sulq init"):
+        Settings.load(tmp_path)
+    with pytest.raises(Refused, match="sulq init"):
+        Registry.open(tmp_path)
+
+
+# ---- sources --------------------------------------------------------------------------------
+
+
+def test_an_owner_names_files_of_the_data_folder_only(tmp_path):
+    """No way up, out, through a link, or by address; and no word about what is there."""
+    begin(tmp_path / "house", "anna")
+    data, outside = tmp_path / "house" / "data", rows(tmp_path / "outside.parquet")
+    rows(data / "in.parquet")
+    (data / "sub").mkdir()
+    rows(data / "sub" / "deep.parquet")
+    (data / "link.parquet").symlink_to(outside)
+    (data / "folder").symlink_to(tmp_path)
+    settings = Settings.load(tmp_path / "house", sources=["data", "postgresql://db.inside:5432/"])
+    for name in ("in.parquet", "sub/deep.parquet", "./in.parquet"):
+        assert allowed(name, settings).startswith(str(data))
+    assert allowed("postgresql://db.inside:5432/people", settings)
+    refused = [
+        "../server.db", "..", ".", "", "/etc/passwd", str(outside), "link.parquet", "sub",
+        "folder/outside.parquet", "in.parquet\0.csv", "x" * 600, "in.csv.gz", None, 3,
+        "postgresql://db.outside/people", "postgresql://db.inside:5433/people",
+        "postgresql://db.inside:5432/people?host=evil", "postgresql://db.inside:5432,evil/people",
+        "postgresql://db.inside:5432@evil/people", "file:///etc/passwd", "http://db.inside:5432/",
+        "postgresql://[::1/people",
+    ]  # fmt: skip
+    for name in refused:
+        with pytest.raises(SchemaError) as caught:
+            allowed(name, settings)
+        assert str(tmp_path) not in str(caught.value).replace(str(name), "")
+
+
+@pytest.mark.parametrize("what", ["empty", "text", "cut", "lying footer", "magic only"])
+def test_a_file_that_is_not_what_it_says_is_refused_in_bounded_time(house, what):
+    """Damaged and lying Parquet: 422, in the one shape, and the server goes on."""
+    good = rows(house.folder / "data" / "bad.parquet", people(50, seed=4)).read_bytes()
+    bad = {
+        "empty": b"",
+        "text": b"id,age\n1,2\n",
+        "cut": good[: len(good) // 2],
+        "lying footer": good[:-8] + (2**31 - 1).to_bytes(4, "little") + b"PAR1",
+        "magic only": b"PAR1PAR1",
+    }[what]
+    (house.folder / "data" / "bad.parquet").write_bytes(bad)
+    reply = house.call(
+        "POST", "/v1/datasets", NEW | {"name": "bad", "source": "bad.parquet"}, "anna"
+    )
+    assert (reply.status, reply.error) == (422, "SchemaError")
+    assert house.ask("secret").status == 200
+
+
+# ---- rows that come back --------------------------------------------------------------------
+
+
+def test_closed_and_made_again_the_ledger_goes_on(house):
+    """Under its name or another: what was spent stays spent, answers stay free."""
+    first = house.ask("secret", "anna").json["answer"]["exact"]
+    for name in ("people", "renamed"):
+        house.call("DELETE", "/v1/datasets/people", None, "anna")
+        house.call("DELETE", "/v1/datasets/renamed", None, "anna")
+        made_again = house.call("POST", "/v1/datasets", NEW | {"name": name}, "anna")
+        assert made_again.status == 201, made_again.body
+        assert made_again.json["budget"]["spent_micro"] == 10**6
+        assert house.ask("secret", "anna", name).json["answer"]["exact"] == first
+
+
+def test_the_same_rows_twice_at_once_are_refused_also_for_another_owner(house):
+    more = NEW | {"name": "more"}
+    for who in ("anna", "carl"):
+        reply = house.call("POST", "/v1/datasets", more, who)
+        assert (reply.status, reply.error) == (409, "Refused")
+        assert b"people" not in reply.body  # which dataset it is stays its owner's
+    house.call("DELETE", D, None, "anna")
+    assert house.call("POST", "/v1/datasets", more, "carl").status == 409  # still anna's ledger
+
+
+def test_another_promise_for_the_same_rows_is_refused(house):
+    house.call("DELETE", D, None, "anna")
+    reply = house.call("POST", "/v1/datasets", NEW | {"epsilon": 2.0}, "anna")
+    assert (reply.status, reply.error) == (422, "PromiseError")
+    assert house.call("POST", "/v1/datasets", NEW, "anna").status == 201
+
+
+def test_an_override_begins_anew_and_is_shown_for_good(house):
+    house.ask("secret", "anna")
+    house.call("DELETE", D, None, "anna")
+    reply = house.call("POST", "/v1/datasets", NEW | {"override": "a new study"}, "anna")
+    assert reply.status == 201, reply.body
+    assert reply.json["budget"]["spent_micro"] == 0
+    shown = [(d["kind"], d["reason"]) for d in reply.json["decisions"]]
+    assert shown == [("open", None), ("override", "a new study")]
+    house.call("PUT", f"{D}/analysts/bob", None, "anna")
+    assert house.call("GET", D, None, "bob").json["decisions"] == reply.json["decisions"]
+    kept = list((house.folder / "ledgers").glob("*.given-up"))
+    assert len(kept) == 1
+    nothing = house.call("POST", "/v1/datasets", NEW | {"name": "x", "override": "again"}, "anna")
+    assert nothing.status == 409
+
+
+def test_changed_rows_stop_the_dataset_until_the_owner_refreshes(house):
+    """Analysts hear that it is stopped, owners why; a refresh keeps what was spent."""
+    house.ask("secret", "anna")
+    pq.write_table(replaced(people(), 3, age=1), house.folder / "data" / "people.parquet")
+    reply = house.ask("age > 3", "bob")
+    assert (reply.status, reply.error) == (409, "SourceChanged")
+    assert b"parquet" not in reply.body
+    told = house.ask("age > 3", "anna")
+    assert b"people.parquet" in told.body
+    assert str(house.folder).encode() not in told.body
+    renewed = house.call("POST", f"{D}/refresh", {"reason": "new rows"}, "anna")
+    assert renewed.json["budget"]["spent_micro"] == 10**6
+    assert [d["kind"] for d in renewed.json["decisions"]] == ["open", "refresh"]
+    assert house.ask("secret", "bob").json["answer"]["remaining_micro"] == 98 * 10**6
+
+
+def test_a_refresh_by_another_process_is_followed(house):
+    """`sulq dataset refresh` beside a running server: the next question opens it again."""
+    house.ask("secret")
+    pq.write_table(replaced(people(), 3, age=1), house.folder / "data" / "people.parquet")
+    with house.rooms() as rooms:
+        record = rooms.datasets.find(rooms.people.owner("anna").house, "people")
+        rooms.datasets.refresh(record, "rows of March")
+    statuses = [house.ask("age > 3").status for _ in range(3)]
+    assert statuses[-1] == 200
+
+
+# ---- backup and restore ---------------------------------------------------------------------
+
+
+def test_a_backup_while_serving_restores_whole(tmp_path):
+    """Copied under load; restored elsewhere it goes on, and says that it was restored."""
+    house = made(tmp_path / "house", queries=1000)
+    with house.serving() as served:
+        stop, asked = threading.Event(), []
+
+        def load():
+            while not stop.is_set():
+                asked.append(served.ask(f"age > {len(asked) % 100} and {len(asked)} >= 0").status)
+
+        thread = threading.Thread(target=load)
+        thread.start()
+        while len(asked) < 5:
+            time.sleep(0.01)
+        about = backup(house.folder, tmp_path / "copy")
+        stop.set()
+        thread.join()
+        assert set(asked) == {200}
+    with pytest.raises(Refused, match="there already"):
+        backup(house.folder, tmp_path / "copy")
+    shutil.rmtree(house.folder / "ledgers")  # the disk is gone
+    shutil.copytree(house.folder / "data", tmp_path / "data")
+    found = restore(tmp_path / "copy", tmp_path / "again", "disk lost")
+    assert found["whole"]
+    assert len(found["restored"]) == 2
+    shutil.rmtree(house.folder)
+    (tmp_path / "again").rename(house.folder)
+    shutil.copytree(tmp_path / "data", house.folder / "data", dirs_exist_ok=True)
+    with house.serving() as served:
+        reply = served.call("GET", D, None, "anna")
+        assert [d["kind"] for d in reply.json["decisions"]] == ["open", "restore"]
+        assert reply.json["decisions"][1]["reason"] == "disk lost"
+        head = about["heads"][ledger_of(house).name]["number"]
+        assert reply.json["decisions"][1]["number"] == head + 1
+        assert served.ask("age > 1 and 1 >= 0").status == 200
+
+
+def test_going_backwards_is_noticed(tmp_path):
+    """An older ledger under a newer mark is not put back; neither is it served."""
+    house = made(tmp_path / "house", queries=50)
+    with house.serving() as served:
+        served.ask("secret")
+        backup(house.folder, tmp_path / "copy")
+        served.ask("age > 3")
+    assert restore(tmp_path / "copy", house.folder, "nothing is wrong")["restored"] == []
+    path = ledger_of(house)
+    path.write_bytes(b"x" * 5000)  # damaged since
+    with pytest.raises(LedgerDamaged, match="older copy"):
+        restore(tmp_path / "copy", house.folder, "damaged")
+    assert path.read_bytes() == b"x" * 5000  # as it was: nothing was forgotten silently
+    for end in ("-wal", "-shm"):
+        path.with_name(path.name + end).unlink(missing_ok=True)
+    shutil.copy2(tmp_path / "copy" / "ledgers" / path.name, path)  # by hand
+    with house.serving() as served:
+        reply = served.ask("secret")
+        assert (reply.status, reply.error) == (503, "LedgerDamaged")
+        assert reply.json["error"]["charged"] is None
+        assert b"stopped" in reply.body
+
+
+def test_a_missing_ledger_is_restored_if_the_backup_is_the_newest(tmp_path):
+    house = made(tmp_path / "house", queries=50)
+    with house.serving() as served:
+        served.ask("secret")
+        backup(house.folder, tmp_path / "copy")
+    path = ledger_of(house)
+    for file in path.parent.glob(f"{path.name}*"):
+        file.unlink()
+    found = restore(tmp_path / "copy", house.folder, "deleted by mistake")
+    assert found["restored"] == [path.name]
+    with house.serving() as served:
+        assert served.ask("secret").json["answer"]["remaining_micro"] == 49 * 10**6
+    with pytest.raises(Refused, match="no backup"):
+        restore(tmp_path, house.folder, "x")
+    with pytest.raises(Refused, match="reason"):
+        restore(tmp_path / "copy", house.folder, " ")
+
+
+# ---- older tables ---------------------------------------------------------------------------
+
+
+def test_a_ledger_of_an_older_version_is_brought_up_to_date(tmp_path):
+    """Tables are indexes on the chain: what an older version did not have is made from it."""
+    import sqlite3
+
+    house = made(tmp_path / "house", queries=50)
+    with house.serving() as served:
+        served.ask("secret")
+        served.ask("age > 3", "anna")
+    path = ledger_of(house)
+    with sqlite3.connect(path) as connection:
+        connection.execute("DROP TABLE analysts")
+        connection.execute("DROP TABLE layout")
+    connection.close()
+    with house.serving() as served:
+        found = served.call("GET", f"{D}/allotments", None, "anna").json["allotments"]
+        assert {n: a["spent_micro"] for n, a in found.items()} == {"bob": 10**6, "@anna": 10**6}
+        assert served.ask("age > 4").status == 200
+
+
+def test_a_ledger_of_a_newer_version_is_not_touched(tmp_path):
+    import sqlite3
+
+    house = made(tmp_path / "house", queries=50)
+    path = ledger_of(house)
+    with sqlite3.connect(path) as connection:
+        connection.execute("UPDATE layout SET version = 99")
+    connection.close()
+    with pytest.raises(LedgerDamaged, match="newer version"):
+        Ledger.reopen(path, seal=Seal.open(path))
+
+
+def test_a_registry_of_another_version_is_refused(tmp_path):
+    import sqlite3
+
+    begin(tmp_path / "house", "anna")
+    with sqlite3.connect(tmp_path / "house" / "server.db") as connection:
+        connection.execute("PRAGMA user_version = 9")
+    connection.close()
+    with pytest.raises(Refused, match="version 9"):
+        Registry.open(tmp_path / "house")
+
+
+def test_names_are_plain(house):
+    for name in ("", "a b", "../x", "x" * 65, "@anna", "a/b", "-a", ".a", "\u00e9", "a\n"):
+        reply = house.call("POST", "/v1/analysts", {"name": name}, "anna")
+        assert reply.status == 422, name
+        created = house.call("POST", "/v1/datasets", NEW | {"name": name}, "anna")
+        assert created.status == 422, name
+
+
+def test_keys_expire_when_they_say(house):
+    reply = house.call("POST", "/v1/keys", {"days": 1, "label": "short"}, "anna").json
+    listed = house.call("GET", "/v1/keys", None, "anna").json["keys"]
+    assert [k["expires"] for k in listed if k["id"] == reply["id"]] == [reply["expires"]]
+    for days in (0, -1, 3651, 1.5, "9", True):
+        assert house.call("POST", "/v1/keys", {"days": days}, "anna").status == 422

@@ -1,0 +1,73 @@
+"""Mining reaches rows by the front door only: what it takes of sulq is public, or reads no row."""
+
+from __future__ import annotations
+
+import ast
+from pathlib import Path
+
+import pytest
+
+import sulq
+import sulq.vertical
+
+FILES = sorted(Path(sulq.vertical.__file__).parent.glob("*.py"))
+INSIDE = {path.stem for path in FILES}
+
+# Formatting, parsing and arithmetic on answers: nothing here has a database in it.
+HARMLESS = {
+    ("sulq.answer", "with_error"),
+    ("sulq.expressions", "predicate"), ("sulq.expressions", "shorten"),
+    ("sulq.kernel", "domain_batch"),
+    ("sulq.learn.base", "all_within"), ("sulq.learn.base", "within"),
+    ("sulq.learn.base", "bounds_of"),
+    ("sulq.learn.moments", "Moments"), ("sulq.learn.moments", "moments_query"),
+    ("sulq.learn.moments", "read_moments"),
+    ("sulq.learn.pca", "PCA"),
+}  # fmt: skip
+CALLS = {
+    "ask", "budget", "key_counts", "name", "price", "promise", "rows", "schema", "sizes",
+}  # fmt: skip
+
+
+def strangers(tree):
+    """What a file takes of sulq, or of a database, that is neither public nor harmless."""
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Import):
+            yield from (a.name for a in node.names if a.name.startswith("sulq."))
+        if isinstance(node, ast.ImportFrom):
+            module = node.module or ""
+            if node.level > 1 or (node.level == 1 and module.split(".")[0] not in INSIDE):
+                yield f"{'.' * node.level}{module}"
+            if node.level == 0 and module.startswith("sulq."):
+                yield from (a.name for a in node.names if (module, a.name) not in HARMLESS)
+            if node.level == 0 and module == "sulq":
+                yield from (a.name for a in node.names if a.name not in sulq.__all__)
+        if isinstance(node, ast.Attribute):
+            owner = node.value
+            named = owner.id if isinstance(owner, ast.Name) else getattr(owner, "attr", "")
+            if named == "sulq" and node.attr not in sulq.__all__:
+                yield f"sulq.{node.attr}"
+            if named in ("db", "a_db", "b_db") and node.attr not in CALLS:
+                yield f"db.{node.attr}"
+
+
+@pytest.mark.parametrize("path", FILES, ids=lambda p: p.name)
+def test_mining_uses_the_front_door(path):
+    assert list(strangers(ast.parse(path.read_text(encoding="utf-8")))) == []
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "import sulq.engines", "from sulq.kernel import add_batch", "from sulq import kernel",
+        "from ..kernel import hashed", "sulq.kernel.hashed", "db._engine.sums(q)",
+        "part.db._engine", "a_db.sql('select 1')", "from sulq.database import Database",
+    ],
+)  # fmt: skip
+def test_the_check_has_teeth(text):
+    assert list(strangers(ast.parse(text)))
+
+
+def test_the_module_is_loaded_on_demand():
+    """sulq.vertical is there without an import of its own, and every name it lists exists."""
+    assert all(hasattr(sulq.vertical, name) for name in sulq.vertical.__all__)

@@ -1,0 +1,174 @@
+"""Covariances, correlations and components of columns that lie in different databases."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+import pytest
+from scipy.stats import chi2
+from vertical.data import NUMBER, database, people_apart
+
+import sulq
+from sulq import vertical
+from sulq.learn.moments import Moments
+from sulq.vertical.blocks import BlockSums, together
+from sulq.vertical.moments import scaled_of
+from sulq.vertical.people import People
+
+BLOCKS = 4_000
+APART = people_apart(60, BLOCKS)
+
+
+def columns(n, d, seed=0):
+    """Numbers in [0, 1] with one strong direction."""
+    rng = np.random.default_rng(seed)
+    shared = rng.normal(size=(n, 1))
+    X = 0.5 + 0.12 * shared * np.linspace(1.0, 0.6, d) + 0.06 * rng.normal(size=(n, d))
+    return np.clip(X, 0.0, 1.0)
+
+
+def sources(X, each=2, declared=NUMBER, **settings):
+    made = []
+    for i in range(0, X.shape[1], each):
+        names = [f"x{j}" for j in range(i, min(i + each, X.shape[1]))]
+        held = {name: X[:, j] for j, name in enumerate(names, i)}
+        made.append((database(held, declared, name=f"db{i}", **settings), names))
+    return made
+
+
+@pytest.fixture(scope="module")
+def exact():
+    """Sixty people, each in a block of their own, no noise."""
+    X = columns(60, 4)
+    asked = sources(X, epsilon=1e9, queries=100)
+    return vertical.covariance(asked, blocks=BLOCKS, seed=APART), X, asked
+
+
+def test_covariances_are_those_of_the_joined_tables(exact):
+    """Within a database and across; means beside them."""
+    found, X, _ = exact
+    assert found.names == ("x0", "x1", "x2", "x3")
+    assert np.allclose(found.values, np.cov(X.T, bias=True), atol=2e-4)
+    assert np.allclose(found.mean, X.mean(axis=0), atol=1e-3)
+    assert np.allclose(found.values, found.values.T)
+    assert found["x0", "x3"] == pytest.approx(np.cov(X.T, bias=True)[0, 3], abs=2e-4)
+    with pytest.raises(sulq.Refused, match="x9"):
+        found["x9", "x0"]
+
+
+def test_correlations(exact):
+    found, X, asked = exact
+    assert np.allclose(found.correlation().values, np.corrcoef(X.T), atol=0.03)
+    again = vertical.correlation(asked, blocks=BLOCKS, seed=APART)  # the same questions: free
+    assert np.allclose(again.values, found.correlation().values)
+    low, high = again.interval()
+    assert np.all((low >= -1) & (high <= 1))
+    assert "price" in str(again)
+
+
+def test_own_units():
+    """A column in thousands has covariances in thousands."""
+    X = columns(60, 2)
+    wide = {"type": "number", "low": 0.0, "high": 1000.0, "nullable": False}
+    one = database({"x": 1000 * X[:, 0]}, wide, name="a", epsilon=1e9)
+    other = database({"x": X[:, 1]}, NUMBER, name="b", epsilon=1e9)
+    found = vertical.covariance([(one, ["x"]), (other, ["x"])], blocks=BLOCKS, seed=APART)
+    assert found.names == ("a 1.x", "b 2.x")
+    true = np.cov(1000 * X[:, 0], X[:, 1], bias=True)
+    assert np.allclose(found.values, true, rtol=0.05)
+
+
+def test_errors_are_those_announced():
+    """Every entry across, over 150 draws of blocks and noise; false alarm 1e-9 each entry."""
+    n, blocks, noise = 10_000, 300, 0.5
+    X = columns(n, 4)
+    true = np.cov(X.T, bias=True)[:2, 2:]
+    rng, pulls = np.random.default_rng(3), []
+    for _ in range(150):
+        cell = rng.integers(0, blocks, n)
+        people = People(np.bincount(cell, minlength=blocks).astype(float))
+        exact = np.stack([np.bincount(cell, weights=x, minlength=blocks) for x in X.T], axis=1)
+        noisy = exact + rng.normal(size=exact.shape) * math.sqrt(noise)
+        a, b = (BlockSums(noisy[:, s], np.full(2, noise), people)
+                for s in (slice(0, 2), slice(2, 4)))  # fmt: skip
+        cov, variance = together(a, b)
+        pulls.append((cov - true) / np.sqrt(variance))
+    z = np.array(pulls)
+    assert np.all(np.abs(z.mean(axis=0)) * math.sqrt(len(z)) < 6.2)
+    sizes = chi2.cdf(np.square(z).sum(axis=0), len(z))
+    assert np.all((sizes > 1e-9) & (sizes < 1 - 1e-9))
+    halved = chi2.cdf(np.square(z * 2).sum(axis=0), len(z))
+    assert np.all(halved > 1 - 1e-9)
+
+
+def test_errors_within_a_database_are_those_announced():
+    """Noise on means and products alike, 400 draws; false alarm 1e-9 an entry."""
+    mean, cov = np.array([0.3, -0.2]), np.array([[0.05, 0.02], [0.02, 0.04]])
+    second, rng, pulls = cov + np.outer(mean, mean), np.random.default_rng(5), []
+    people = People(np.ones(10))
+    sums = [BlockSums(rng.normal(size=(10, 2)), np.ones(2), people) for _ in range(2)]
+    for _ in range(400):
+        noise = np.triu(rng.normal(size=(2, 2)))
+        noise = (noise + np.triu(noise, 1).T) * 0.001
+        made = Moments(mean + rng.normal(size=2) * 0.004, second + noise, 0.004,
+                       np.full((2, 2), 0.001))  # fmt: skip
+        found = scaled_of([made, made], sums)
+        pulls.append(((found.covariance - np.kron(np.ones((2, 2)), cov)) /
+                      np.sqrt(found.variance))[:2, :2])  # fmt: skip
+    sizes = chi2.cdf(np.square(pulls).sum(axis=0), len(pulls))
+    assert np.all((sizes > 1e-9) & (sizes < 1 - 1e-9))
+
+
+@pytest.mark.parametrize("guarantee", ["dp", "beliefs"])
+def test_prices_are_known_before_and_kept(guarantee):
+    """A budget is not exceeded, nine tenths of it go to sums by block, and the rest within."""
+    asked = sources(columns(500, 4), guarantee=guarantee, queries=3)
+    plan = vertical.plan(vertical.covariance, asked, budget=3)
+    assert all(2.99 < float(p) <= 3 for p in plan.prices)
+    own, by_block = (asked[0][0].price(q).queries for q in plan.parts[0].queries)
+    assert own == pytest.approx(0.3, abs=1e-3)
+    found = vertical.covariance(asked, budget=3)
+    assert [float(db.budget.spent) for db, _ in asked] == [float(p) for p in found.price]
+    assert own + by_block <= 3
+
+
+def test_pca_across_databases():
+    """The first component is the exact one's, with announced angles and the price kept."""
+    X = columns(4000, 4)
+    asked = sources(X, guarantee="dp", epsilon=50.0, queries=1, quiet=False)
+    model = vertical.PCA(n_components=2, budget=1, blocks=1500)
+    prices = model.price(asked)
+    assert model.fit(asked) is model
+    assert model.price_ == tuple(float(p) for p in prices)
+    first = np.linalg.eigh(np.cov(X.T))[1][:, -1]
+    angle = math.acos(min(1.0, abs(float(first @ model.components_[0]))))
+    assert angle < 6 * model.component_angles_[0] + 0.02
+    assert angle < 0.2
+    assert model.transform(X[:3]).shape == (3, 2)
+    assert model.columns_ == ("x0", "x1", "x2", "x3")
+    body = model.to_json()
+    again = vertical.PCA.from_json(body)
+    assert np.allclose(again.components_, model.components_)
+    assert again.get_params()["budget"] == 1
+
+
+def test_what_cannot_be_asked_is_refused_free():
+    asked = sources(columns(300, 4))
+    db, _ = asked[0]
+    for wrong in (
+        [], [asked[0]], [asked[0], asked[0]], [(db, "x0"), asked[1]], [(db, []), asked[1]],
+        [(db, ["nothing"]), asked[1]], [(db, ["id"]), asked[1]], 7,
+    ):  # fmt: skip
+        with pytest.raises(sulq.Refused):
+            vertical.covariance(wrong)
+    for k in (0, 5, True):
+        with pytest.raises(sulq.Refused, match="n_components"):
+            vertical.PCA(n_components=k).fit(asked)
+    assert [d.budget.spent for d, _ in asked] == [0, 0]
+
+
+def test_a_variance_lost_in_noise_has_no_correlation():
+    asked = sources(columns(100, 4), epsilon=0.01, quiet=False)
+    with pytest.raises(sulq.Refused, match="lost in the noise"):
+        vertical.correlation(asked)
