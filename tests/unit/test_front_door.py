@@ -92,7 +92,9 @@ def test_every_error_is_exported_and_one_tree():
 
 def test_importing_is_light():
     """`import sulq` loads no engine, no frame library, no parser."""
-    libraries = ["duckdb", "pandas", "polars", "sqlglot", "numpy", "scipy", "opendp"]
+    libraries = [
+        "duckdb", "pandas", "polars", "sqlglot", "numpy", "scipy", "opendp", "psycopg", "pyspark",
+    ]  # fmt: skip
     heavy = f"import sulq, sys; print([m for m in {libraries} if m in sys.modules])"
     assert subprocess.check_output([sys.executable, "-c", heavy]).decode().strip() == "[]"
 
@@ -322,7 +324,7 @@ WRONG = [
     (lambda db: _open(noise="uniform"), "gaussian"),
     (lambda db: _open(guarantee="trust"), "beliefs"),
     (lambda db: _open(pricing="free"), "geometry, paper"),
-    (lambda db: _open(engine="oracle"), "'duckdb' or 'reference'"),
+    (lambda db: _open(engine="oracle"), "'duckdb', 'reference' or 'spark'"),
     (lambda db: _open(schema=None), "declare the columns"),
     (lambda db: _open(schema="nowhere.toml"), "cannot be read"),
     (lambda db: _open(schema=5), "a TOML path, a dict or a sulq.Schema"),

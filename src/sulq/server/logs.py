@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 import logging
 import sys
+from contextlib import suppress
 from typing import Any
 
 from sulq.server.registry import now
@@ -18,7 +19,7 @@ _log = logging.getLogger("sulq.server")
 
 def start() -> None:
     """Write lines to stderr; uvicorn's own words too, in the same form."""
-    handler = logging.StreamHandler(sys.stderr)
+    handler = _Stderr()
     handler.setFormatter(_Lines())
     _log.handlers[:] = [handler]
     _log.setLevel(logging.INFO)
@@ -28,6 +29,15 @@ def start() -> None:
         log.handlers[:] = [handler]
         log.setLevel(logging.WARNING)
         log.propagate = False
+
+
+class _Stderr(logging.Handler):
+    """Lines to whatever stderr is now; what nobody can read any more is no failure."""
+
+    def emit(self, record: logging.LogRecord) -> None:
+        """Write one line."""
+        with suppress(OSError, ValueError):
+            print(self.format(record), file=sys.stderr, flush=True)
 
 
 class _Lines(logging.Formatter):
