@@ -144,7 +144,7 @@ def _ledger_cells(public: list[Node], schema: Schema) -> tuple[int, ...] | None:
     usable = [t for t in public if t.columns() <= names]
     if not usable:
         return None
-    from sulq.kernel import true_cells
+    from sulq.domains import true_cells
 
     chosen = true_cells(call("and", *usable), schema)
     return None if len(chosen) == schema.cell_count else chosen

@@ -119,7 +119,7 @@ def _expression_axis(text: str, schema: Schema) -> Axis:
 
 def _few_labels(node: Node, schema: Schema) -> tuple[Any, ...] | None:
     """The values a whole number, date or text can have, if the declarations say so."""
-    from sulq.kernel import reachable
+    from sulq.domains import reachable
 
     if node.op != "column" and node.type in ("integer", "date", "text"):
         found = reachable(node, schema)

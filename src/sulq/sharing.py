@@ -21,8 +21,9 @@ from numpy.typing import NDArray
 
 from sulq.answer import Answer
 from sulq.check import CheckedQuery
+from sulq.domains import domain_batch
 from sulq.expressions import predicate
-from sulq.kernel import Batch, cell_numbers, domain_batch
+from sulq.kernel import Batch, cell_numbers
 from sulq.price import Price
 from sulq.query import Bins, Query
 from sulq.schema import Column, Schema

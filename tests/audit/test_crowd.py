@@ -85,3 +85,9 @@ def test_what_may_never_happen_hides_nobody():
     assert smallest_crowd(1e-15, 0.5, 1.0, 1e-6, 10**6) is None
     assert smallest_crowd(0.5, 0.5, 1.0, 1e-6, 80) is None
     assert smallest_crowd(0.5, 0.5, 1.0, 1e-6, 81) == 81
+
+
+def test_promises_beyond_what_a_float_holds_are_judged_all_the_same():
+    """An auditor that raises answers nothing ever after, so it must not."""
+    assert smallest_crowd(0.5, 0.5, 800.0, 1e-6) == smallest_crowd(0.5, 0.5, 700.0, 1e-6)
+    assert smallest_crowd(0.3, 0.3, 1.0, 1e-300, 1000) is None

@@ -13,6 +13,7 @@ from audit.harness import PRIORS, SCHEMA, asks, audited, duan, outcome, people
 from scipy.stats import chi2
 
 import sulq
+from sulq.audit import classes
 from sulq.audit.dither import Nothing, dither_law
 from sulq.audit.promise import AuditPromise
 from sulq.audit.reading import read_node
@@ -251,6 +252,21 @@ def test_a_question_in_flight_counts_as_answered(path, monkeypatch):
         assert outcome(db, "a and id <> 7") == "refused"
         assert outcome(db, "a") != "refused"
         assert db.budget.spent == 2
+
+
+def test_too_many_combinations_stop_no_one_else(path, monkeypatch):
+    """Opened again, it learns what was answered after the charge: then the verdict refuses.
+
+    It once tried to tell them all apart, ran out of memory, and nothing was answered ever after.
+    """
+    monkeypatch.setattr(classes, "MOST_VALUES", 3)
+    with opened(path) as db:
+        assert outcome(db, "a") != "refused"
+    with opened(path) as db:
+        with pytest.raises(sulq.AuditRefused, match="4 combinations of private values"):
+            db.count("b")
+        assert outcome(db, "not a") != "refused"
+        assert db.budget.spent == 3
 
 
 def test_two_open_databases_are_one_auditor(path):

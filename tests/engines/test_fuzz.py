@@ -19,7 +19,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import sulq
-from sulq import expressions, kernel, tree
+from sulq import expressions, kernel, operations, tree
 from sulq.check import check
 from sulq.expressions import predicate
 from sulq.kernel import Batch
@@ -606,7 +606,7 @@ def _fails(world, text):
 def test_a_broken_operation_is_seen(world, monkeypatch):
     """Control: a kernel that adds one too many differs from the other engine."""
     assert _fails(world, "x + i") == ""
-    monkeypatch.setitem(kernel.OPERATIONS, "add", kernel._strict(lambda a, b: a + b + 1))
+    monkeypatch.setitem(operations.OPERATIONS, "add", operations._strict(lambda a, b: a + b + 1))
     assert "differ" in _fails(world, "x + i")
 
 

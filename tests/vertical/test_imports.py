@@ -17,7 +17,7 @@ INSIDE = {path.stem for path in FILES}
 HARMLESS = {
     ("sulq.answer", "with_error"),
     ("sulq.expressions", "predicate"), ("sulq.expressions", "shorten"),
-    ("sulq.kernel", "domain_batch"),
+    ("sulq.domains", "domain_batch"),
     ("sulq.learn.base", "all_within"), ("sulq.learn.base", "within"),
     ("sulq.learn.base", "bounds_of"),
     ("sulq.learn.moments", "Moments"), ("sulq.learn.moments", "moments_query"),

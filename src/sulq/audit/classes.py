@@ -24,8 +24,9 @@ from sulq.audit.tables import MOST_VALUES, Ints, Partition, Parts, Split, is_mix
 from sulq.audit.total import Total
 from sulq.audit.verdict import Verdict
 from sulq.errors import QueryNotAllowed
-from sulq.kernel import arrow_vector
+from sulq.promise import percent
 from sulq.schema import Schema
+from sulq.vectors import arrow_vector
 
 MOST_TRUTHS = 2**28  # truth values worked out for one question
 
@@ -50,6 +51,9 @@ class Classes:
 
     def judge(self, total: Total) -> Verdict:
         """May this be answered beside everything admitted so far?"""
+        wide = self._too_wide(total)  # `check` may not have known of all that was answered
+        if wide:
+            return Verdict(False, wide, "too many values", wide)
         split = self._with(total)
         self._judged = (total.text, len(self._admitted), split)
         if split is None:
@@ -91,14 +95,9 @@ class Classes:
                     f"{name!r} has no prior, so how many rows hide one another is not known. Only "
                     f"columns in priors= can be asked about. Nothing was charged."
                 )
-        wide = math.prod(self._sizes[n] for n in {*self._state.private, *private})
-        parts = self._most_parts(total) if is_mixed(total, self._schema) else 1
-        if wide > MOST_VALUES or wide * parts > MOST_TRUTHS:
-            raise QueryNotAllowed(
-                f"with what was answered before, {wide:,} combinations of private values would "
-                f"have to be told apart for up to {parts:,} public ones, which is too many. Ask "
-                "about fewer columns at a time. Nothing was charged."
-            )
+        wide = self._too_wide(total)
+        if wide:
+            raise QueryNotAllowed(f"{wide} Nothing was charged.")
 
     # --- classes ------------------------------------------------------------------------
 
@@ -120,6 +119,19 @@ class Classes:
         found = self._groups(names)
         columns = {name: arrow_vector(found.column(i)) for i, name in enumerate(names)}
         return Parts(names, columns, found.column(len(names)).to_numpy().astype(np.int64))
+
+    def _too_wide(self, total: Total) -> str:
+        """Why its truth tables would be too large, beside those of what was answered; or ''."""
+        names = {*self._state.private, *self._private(total)}
+        wide = math.prod(self._sizes[n] for n in names)
+        parts = self._most_parts(total) if is_mixed(total, self._schema) else 1
+        if wide <= MOST_VALUES and wide * parts <= MOST_TRUTHS:
+            return ""
+        return (
+            f"with what was answered before, {wide:,} combinations of private values would have to "
+            f"be told apart for up to {parts:,} public ones, which is too many. Ask about fewer "
+            "columns at a time."
+        )
 
     def _private(self, total: Total) -> list[str]:
         return sorted(n for n in total.columns() if not self._schema[n].public)
@@ -166,7 +178,7 @@ class Classes:
             why = f"{alone}, and what is asked about {names} may be too rare to hide in this table."
         else:
             least = _least(needed, self._promise.known)
-            share = f"{float(self._promise.known):.0%} of them may be known already"
+            share = f"{percent(float(self._promise.known))} of them may be known already"
             why = f"{alone}; at least {least:,} rows must be asked alike about {names} ({share})."
         return Verdict(False, why, "too few alike", why)
 

@@ -24,6 +24,7 @@ from numpy.typing import NDArray
 FEW = 1024  # binomial laws worked out for one K
 SURE = 1e-9  # of delta: how much of a tail may be left out, and is then counted as lost
 SLACK = 1 + 1e-6  # floats err by a few parts in 1e9
+LARGEST, SMALLEST = 700.0, 1e-300  # of epsilon and of a tail, that a float still holds
 
 
 @lru_cache(maxsize=4096)
@@ -67,7 +68,7 @@ def divergence(rows: int, low_a: float, low_b: float, epsilon: float, delta: flo
 def _sticks(n: int, p: float, epsilon: float) -> tuple[float, float]:
     """With f the binomial law of n draws: sum of (f(k-1) - e^eps f(k))+ and the other way."""
     _, f, lost = _window(n, p, 1e-30)
-    grow = math.exp(epsilon)
+    grow = math.exp(min(epsilon, LARGEST))
     one = np.append(f, 0.0)  # the count where the row that changes is not an a
     two = np.insert(f, 0, 0.0)  # where it is
     return (
@@ -83,6 +84,7 @@ def _window(n: int, p: float, left_out: float) -> tuple[NDArray[np.int64], Any, 
     """
     from scipy.special import gammaln, xlog1py, xlogy
 
+    left_out = max(left_out, SMALLEST)
     bits = math.log(2 / left_out)
     reach = math.sqrt(2 * n * p * (1 - p) * bits) + bits
     first, last = max(0, math.floor(n * p - reach)), min(n, math.ceil(n * p + reach))

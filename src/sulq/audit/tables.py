@@ -1,7 +1,7 @@
 """Truth tables and classes: which rows every question so far treats alike.
 
 Private values are numbered by combination, the first column varying fastest, as in
-`kernel.domain_batch`. Tables are kept as bits, because there may be one for every row.
+`domains.domain_batch`. Tables are kept as bits, because there may be one for every row.
 """
 
 from __future__ import annotations
@@ -16,8 +16,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from sulq.audit.total import Total
-from sulq.kernel import Batch, Vector, domain_batch, grid
+from sulq.domains import domain_batch
+from sulq.kernel import Batch, grid
 from sulq.schema import Schema
+from sulq.vectors import Vector
 
 CHUNK = 2**20  # truth values worked out at a time
 MOST_VALUES = 2**14  # combinations of private values that questions may tell apart

@@ -148,18 +148,17 @@ ConfigFile = Annotated[
 Data = Annotated[
     str | None,
     _option(
-        "--data", WHERE,
+        "--data",
+        WHERE,
         "A Parquet, CSV or DuckDB file; postgresql://...; or a server's, http://HOST:PORT/NAME.",
-    ),  # fmt: skip
+    ),
 ]
 SchemaFile = Annotated[str | None, _option("--schema", WHERE, "The schema, a TOML file.")]
 LedgerFile = Annotated[
     str | None,
     _option("--ledger", WHERE, "Beside the data by default; postgresql://...; :memory: to try."),
 ]
-TableName = Annotated[
-    str | None, _option("--table", WHERE, "The table, where there are several.")
-]
+TableName = Annotated[str | None, _option("--table", WHERE, "The table, where there are several.")]
 Epsilon = Annotated[
     float | None, _option("--epsilon", WHAT, "How far confidence in a fact may grow.")
 ]

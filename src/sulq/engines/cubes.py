@@ -18,11 +18,12 @@ from sulq.check import CheckedQuery
 from sulq.engines.base import Matrix
 from sulq.engines.sql import TooLong, Writer
 from sulq.engines.statement import Row, few_values
-from sulq.kernel import Batch, Vector, add_batch, needed_columns
+from sulq.kernel import Batch, add_batch, needed_columns
 from sulq.kernel import Matrix as Gathered
 from sulq.schema import Column
 from sulq.tree import KERNEL_ONLY, days
 from sulq.values import Dense
+from sulq.vectors import Vector
 
 MOST_CELLS = 2**16  # a group-by this small is cheaper than many sums
 KEPT_CELLS = 2**20  # of all cubes kept together

@@ -15,8 +15,9 @@ from numpy.typing import NDArray
 
 from sulq.engines.postgres_sql import WHOLE_NUMERIC, PostgresWriter, sendable
 from sulq.engines.sql import folded
-from sulq.kernel import Batch, Vector
+from sulq.kernel import Batch
 from sulq.schema import Column
+from sulq.vectors import Vector
 
 if TYPE_CHECKING:
     import psycopg

@@ -11,8 +11,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 import sulq
+from sulq.domains import domain_batch
 from sulq.expressions import predicate
-from sulq.kernel import domain_batch
 
 MOST = 16  # properties in one function: 65,536 combinations
 
