@@ -36,6 +36,12 @@ class Batch:
         self._scaled: dict[tuple[str, ...], NDArray[np.float64]] = {}
         self._known: dict[str, Vector] = {}
 
+    def again(self) -> Batch:
+        """The same rows and columns, nothing worked out from them: what is kept must not grow."""
+        made = Batch(self.raw, self.rows, self.schema)
+        made._read = self._read
+        return made
+
     def column(self, name: str) -> Vector:
         """A declared column: clamped, undeclared and NaN missing."""
         if name not in self._read:

@@ -93,8 +93,9 @@ class Cubes:
     ) -> list[Matrix]:
         chosen = self._larger(names, member) or tuple(names)
         if (chosen, member) not in self._kept:
-            self._keep((chosen, member), self._counted(chosen, member))
-        batch, counts = self._kept[chosen, member]
+            self._keep((chosen, member), self.counted(chosen, member))
+        kept, counts = self._kept[chosen, member]
+        batch = kept.again()
         out = []
         for query in queries:
             gathered = Gathered(query.shape)
@@ -102,7 +103,7 @@ class Cubes:
             out.append(gathered.rows())
         return out
 
-    def _counted(self, names: tuple[str, ...], member: str) -> tuple[Batch, Any]:
+    def counted(self, names: tuple[str, ...], member: str) -> tuple[Batch, Any]:
         """The combinations as rows of a batch, and how many rows each stands for."""
         table = self.combinations(names, member)
         *values, counts = zip(*table, strict=True) if table else [()] * (len(names) + 1)
@@ -113,18 +114,22 @@ class Cubes:
 
     def combinations(self, names: Sequence[str], member: str = "") -> list[Row]:
         """How many rows have each combination of these columns, as declared; the number last."""
-        stored = [f"{self._writer.key_words(n)} AS {self._writer.quoted(n)}" for n in names]
-        read = [self._writer.key(self._schema[n]) for n in names]
-        places, count = ", ".join(str(i + 1) for i in range(len(names))), spare("n", names)
+        return self._ask(self.statement(names, member, spare("n", names)))
+
+    def statement(self, names: Sequence[str], member: str, count: str) -> str:
+        """The statement for that; `count` is what the number is called."""
+        write, number = self._writer, self._writer.quoted(count)
+        stored = [f"{write.key_words(n)} AS {write.quoted(n)}" for n in names]
+        read = [f"{write.key(self._schema[n])} AS {write.quoted(n)}" for n in names]
+        places = ", ".join(str(i + 1) for i in range(len(names)))
         where = f" WHERE {member}" if member else ""
         # Grouping what is stored, then reading it, reads each distinct value once.
         below = (
-            f"SELECT {', '.join(stored)}, count(*) AS {count} FROM {self._source}{where} "
+            f"SELECT {', '.join(stored)}, count(*) AS {number} FROM {self._source}{where} "
             f"GROUP BY {places}"
         )
-        return self._ask(
-            f"SELECT {', '.join(read)}, sum({count}) FROM ({below}) AS stored GROUP BY {places}"
-        )
+        total = f"CAST(sum({number}) AS BIGINT) AS {number}"
+        return f"SELECT {', '.join([*read, total])} FROM ({below}) AS stored GROUP BY {places}"
 
     def _keep(self, key: Key, cube: tuple[Batch, Any]) -> None:
         """Keep a cube for later questions; the oldest makes room."""

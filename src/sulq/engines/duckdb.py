@@ -13,10 +13,9 @@ import shutil
 import tempfile
 import threading
 import weakref
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager, suppress
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -25,19 +24,16 @@ import numpy as np
 
 from sulq.check import CheckedQuery
 from sulq.engines.base import Matrix, Progress, check_public
-from sulq.engines.sql import TooLong, Writer, place, quote, text
-from sulq.engines.statement import few_values, needs_kernel
+from sulq.engines.cubes import Cubes, spare
+from sulq.engines.sql import TooLong, Writer, quote, text
+from sulq.engines.statement import Statement, needs_kernel
 from sulq.errors import EngineFailed, SchemaError
 from sulq.kernel import Batch, add_batch, batch_rows, needed_columns
 from sulq.kernel import Matrix as Gathered
 from sulq.schema import Schema
 from sulq.sources import Source, bind, check_quotes, csv_header
 from sulq.store import StoreWriter, encode
-from sulq.tree import KERNEL_ONLY
-from sulq.values import Dense, Value, gridded
 
-CUBE_CELLS = 2**16  # a group-by this small is cheaper than many sums
-KEPT_CELLS = 2**20  # of all cubes kept together
 READ_ROWS = 2**17  # of a stream, at a time
 PLAIN = ("double", "int64", "int32")  # what DuckDB gives back as it got it
 SLOW_SECONDS = 1.0  # after this a scan shows its progress
@@ -78,8 +74,7 @@ class DuckDBEngine:
         for lock in LOCKS:
             self._connection.execute(lock)
         self._lock = threading.Lock()
-        # By columns and predicate, kept while the rows stay as they are.
-        self._cubes: dict[tuple[tuple[str, ...], str], Any] = {}
+        self._cubes = _ArrowCubes(self._writer, "source", self._counted)
         self.rows = self._count_rows(source)
 
     # --- opening ------------------------------------------------------------------------
@@ -242,13 +237,9 @@ class DuckDBEngine:
         """The exact cells x values of every query, in one scan."""
         try:
             with self._lock, self._watched():
-                cube = self._cube_columns(queries)
-                if cube is None or self._larger_cube(cube) is None:
-                    found = self._from_filtered_cube(queries)
-                    if found is not None:
-                        return found
-                if cube is not None:
-                    return self._from_cube(queries, cube)
+                found = self._cubes.sums(queries)
+                if found is not None:
+                    return found
                 if not any(needs_kernel(q) for q in queries):
                     with suppress(TooLong):
                         return self._from_sql(queries)
@@ -276,7 +267,7 @@ class DuckDBEngine:
         check_public(names, self.schema)
         try:
             with self._lock:
-                return self._counted(list(names), "")
+                return self._counted(names)
         except duckdb.Error:
             raise EngineFailed("the engine did not count rows by their public columns.") from None
 
@@ -296,183 +287,21 @@ class DuckDBEngine:
         connection.execute(f"SET memory_limit = '{memory_limit()}B'")
         return connection
 
-    # One cube: the distinct combinations of few-valued columns, and how many rows have each.
-
-    def _cube_columns(self, queries: Sequence[CheckedQuery]) -> list[str] | None:
-        if any(isinstance(q.values, Dense) or q.sample for q in queries):
-            return None
-        if any(a.kind in ("blocks", "nearest", "side") for q in queries for a in q.axes):
-            return None
-        names = sorted(set().union(*(needed_columns(q, self.schema) for q in queries)))
-        size = 1.0
-        for name in names:
-            size *= few_values(self.schema, name)
-            if size > CUBE_CELLS:
-                return None
-        numbers = sum(q.shape[1] if not q.axes else 3 for q in queries)
-        worth = numbers >= 3 or self._larger_cube(names) is not None
-        return names if names and worth else None
-
-    def _larger_cube(self, names: list[str], member: str = "") -> tuple[str, ...] | None:
-        """A cube already kept that has these columns of the same rows."""
-        kept = (names_ for names_, rows in self._cubes if rows == member)
-        return next((k for k in kept if set(names) <= set(k)), None)
-
-    def _from_filtered_cube(self, queries: Sequence[CheckedQuery]) -> list[Matrix] | None:
-        """A smaller cube, of the rows that every question is about."""
-        members = {(q.rows, q.where) for q in queries}
-        if len(members) != 1 or members == {(None, None)} or any(q.sample for q in queries):
-            return None
-        bare = [replace(q, rows=None, where=None) for q in queries]
-        names = self._cube_columns(bare)
-        nodes = [n for n in members.pop() if n is not None]
-        if names is None or any(p.op in KERNEL_ONLY for n in nodes for p in n.walk()):
-            return None
-        with suppress(TooLong):
-            return self._from_cube(bare, names, self._writer.member(queries[0]))
-        return None
-
-    def _from_cube(
-        self, queries: Sequence[CheckedQuery], names: list[str], member: str = ""
-    ) -> list[Matrix]:
-        names = list(self._larger_cube(names, member) or names)
-        if (tuple(names), member) not in self._cubes:
-            self._keep((tuple(names), member), self._counted(names, member))
-        table = self._cubes[tuple(names), member]
-        batch = Batch({n: table.column(n) for n in names}, table.num_rows, self.schema)
-        counts = table.column(len(names)).to_numpy()
-        out = []
-        for query in queries:
-            gathered = Gathered(query.shape)
-            add_batch(query, batch, gathered, counts)
-            out.append(gathered.rows())
-        return out
-
-    def _counted(self, names: list[str], member: str) -> Any:
-        """How many rows have each combination of these columns, as declared."""
-        columns = ", ".join(f"{self._writer.key(self.schema[n])} AS {quote(n)}" for n in names)
-        raw, count = ", ".join(quote(n) for n in names), quote(_spare(names))
-        where = f" WHERE {member}" if member else ""
-        # Grouping what is stored, then reading it, reads each distinct value once.
-        below = f"SELECT {raw}, count(*) AS {count} FROM source{where} GROUP BY ALL"
-        return self._connection.sql(
-            f"SELECT {columns}, CAST(sum({count}) AS BIGINT) AS {count} FROM ({below}) GROUP BY ALL"
-        ).to_arrow_table()
-
-    def _keep(self, key: tuple[tuple[str, ...], str], cube: Any) -> None:
-        """Keep a cube for later questions; the oldest makes room."""
-        self._cubes[key] = cube
-        while sum(c.num_rows for c in self._cubes.values()) > KEPT_CELLS and len(self._cubes) > 1:
-            del self._cubes[next(iter(self._cubes))]
-
     def forget(self) -> None:
         """Forget what was kept: the rows may have changed."""
-        self._cubes.clear()
+        self._cubes.forget()
 
-    # One statement: keys and gated contributions below, integer sums above.
+    # --- three ways to a sum ------------------------------------------------------------
+
+    def _counted(self, names: Sequence[str], member: str = "") -> Any:
+        """How many rows have each combination of these columns, as declared: an Arrow table."""
+        return self._connection.sql(
+            self._cubes.statement(names, member, spare("rows", names))
+        ).to_arrow_table()
 
     def _from_sql(self, queries: Sequence[CheckedQuery]) -> list[Matrix]:
-        writer = self._writer
-        members = [writer.member(q) for q in queries]
-        shared = members[0] if len(set(members)) == 1 else ""
-        gates = {m: quote(f"sulq gate {i}") for i, m in enumerate(dict.fromkeys(members)) if m}
-        source = "source"
-        if not shared and gates:  # each predicate once, not once per value
-            listed = ", ".join(f"({m}) AS {name}" for m, name in gates.items())
-            source = f"(SELECT *, {listed} FROM source)"
-        elif shared:
-            source = f"source WHERE {shared}"
-        columns: dict[str, str] = {}  # SQL -> its name below
-        keys = [[_name(columns, writer.axis(a), "k") for a in q.axes] for q in queries]
-        sums: dict[str, str] = {}
-        values = []
-        for query, member in zip(queries, members, strict=True):
-            gate = "" if member == shared else gates[member]
-            if isinstance(query.values, Dense):
-                person = self._writer.person(self.schema[query.values.columns[0]])
-                found = [f"count(DISTINCT {_name(columns, _gated(person, gate), 'v')})"]
-            else:
-                found = [self._aggregate(v, gate, columns) for v in query.values]
-            values.append([_name(sums, sql, "s") for sql in found])
-        sets = list(dict.fromkeys(tuple(k) for k in keys))
-        words = len(sets) == 1 and any(writer.words(a) for a in queries[0].axes)
-        if words and not any(isinstance(q.values, Dense) for q in queries):
-            return self._in_two_steps(queries, keys, values, columns, sums, source)
-        below = ", ".join(f"{sql} AS {name}" for sql, name in columns.items()) or "1 AS one"
-        names = sorted({k for s in sets for k in s})
-        chosen = [*names, *(f"{sql} AS {name}" for sql, name in sums.items())]
-        if len(sets) > 1:
-            chosen += [f"GROUPING({k}) AS g{k}" for k in names]
-        grouped = (
-            " GROUP BY GROUPING SETS (" + ", ".join(f"({', '.join(s)})" for s in sets) + ")"
-            if any(sets)
-            else ""
-        )
-        table = self._execute(
-            f"SELECT {', '.join(chosen)} FROM (SELECT {below} FROM {source}){grouped}"
-        ).fetchall()
-        at = {name: i for i, name in enumerate([*names, *sums.values(), *(f"g{k}" for k in names)])}
-        by_set = _by_set(table, [at[f"g{n}"] for n in names]) if len(sets) > 1 else {}
-        return [
-            self._laid_out(query, k, v, by_set.get(_set(k, names), ()) if by_set else table, at)
-            for query, k, v in zip(queries, keys, values, strict=True)
-        ]
-
-    def _in_two_steps(
-        self, queries: Sequence[CheckedQuery], keys: list[list[str]], values: list[list[str]],
-        columns: dict[str, str], sums: dict[str, str], source: str,
-    ) -> list[Matrix]:  # fmt: skip
-        """Group by what is stored, then by what it is read as: far fewer values to read."""
-        axes = dict(zip(keys[0], queries[0].axes, strict=True))
-        words = {k: self._writer.words(a) for k, a in axes.items()}
-        stored = {k: quote(a.node.value) for k, a in axes.items() if a.node and words[k]}
-        below = ", ".join(f"{stored.get(name, sql)} AS {name}" for sql, name in columns.items())
-        inner = ", ".join([*axes, *(f"{sql} AS {name}" for sql, name in sums.items())])
-        outer = [place(w, k) if w else k for k, w in words.items()]
-        totals = [f"sum({name})" for name in sums.values()]
-        grouped = f"SELECT {inner} FROM (SELECT {below} FROM {source}) GROUP BY {', '.join(axes)}"
-        table = self._execute(
-            f"SELECT {', '.join([*outer, *totals])} FROM ({grouped}) GROUP BY {', '.join(outer)}"
-        ).fetchall()
-        at = {name: i for i, name in enumerate([*axes, *sums.values()])}
-        return [
-            self._laid_out(query, k, v, table, at)
-            for query, k, v in zip(queries, keys, values, strict=True)
-        ]
-
-    def _aggregate(self, value: Value, gate: str, columns: dict[str, str]) -> str:
-        """One sum over the rows of the gate; counting is cheaper than adding ones."""
-        node = value.node
-        if node.op == "literal" and node.type != "number" and node.value in (1, True):
-            return f"count_if({_name(columns, gate, 'v')})" if gate else "count(*)"
-        if node.op == "not" and node.args[0].op == "is_null":  # as many as are not missing
-            inner = node.args[0].args[0]
-            number = inner.type == "number" and inner.bounded  # the same SQL as its sum
-            written = self._writer.value(gridded(inner)) if number else self._writer.node(inner)
-            return f"count({_name(columns, _gated(written, gate), 'v')})"
-        if node.type == "boolean":
-            written = self._writer.node(node)
-            both = f"({gate}) AND ({written})" if gate else written
-            return f"count_if({_name(columns, both, 'v')})"
-        return f"sum({_name(columns, _gated(self._writer.value(value), gate), 'v')})"
-
-    def _laid_out(
-        self, query: CheckedQuery, keys: list[str], values: list[str],
-        table: Iterable[tuple[Any, ...]], at: dict[str, int],
-    ) -> Matrix:  # fmt: skip
-        """Put grouped sums into the cells they belong to."""
-        cells, width = query.shape
-        out = [[0] * width for _ in range(cells)]
-        numbers = [self._writer.numbering(axis) for axis in query.axes]
-        for row in table:
-            cell = 0
-            for axis, key, number in zip(query.axes, keys, numbers, strict=True):
-                cell = cell * len(axis.labels) + number(row[at[key]])
-            for j, name in enumerate(values):
-                out[cell][j] += int(row[at[name]] or 0)
-        return out
-
-    # The kernel, batch by batch.
+        statement = Statement(self._writer, queries, "source")
+        return statement.matrices(self._execute(statement.sql).fetchall())
 
     def _from_stream(self, queries: Sequence[CheckedQuery]) -> list[Matrix]:
         names = sorted(set().union(*(needed_columns(q, self.schema) for q in queries)))
@@ -525,6 +354,22 @@ class DuckDBEngine:
             watcher.join()
 
 
+class _ArrowCubes(Cubes):
+    """Cubes that come as Arrow tables."""
+
+    def __init__(
+        self, writer: Writer, source: str, table: Callable[[Sequence[str], str], Any]
+    ) -> None:
+        super().__init__(writer, source, lambda sql: [])
+        self._table = table
+
+    def counted(self, names: tuple[str, ...], member: str) -> tuple[Batch, Any]:
+        """The combinations as rows of a batch, and how many rows each stands for."""
+        table = self._table(names, member)
+        columns = {n: table.column(i) for i, n in enumerate(names)}
+        return Batch(columns, table.num_rows, self._schema), table.column(len(names)).to_numpy()
+
+
 def ahead(items: Iterator[Any]) -> Iterator[Any]:
     """The same items, each fetched while the one before is worked on."""
     with ThreadPoolExecutor(max_workers=1) as aside:
@@ -547,35 +392,3 @@ def _csv_options(delimiter: str, names: list[str]) -> str:
 def memory_limit() -> int:
     """Bytes DuckDB may use: half of what the machine has."""
     return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") // 2
-
-
-def _spare(names: list[str]) -> str:
-    """A name no column has."""
-    name = "rows"
-    while name.lower() in {n.lower() for n in names}:
-        name += "_"
-    return name
-
-
-def _name(known: dict[str, str], sql: str, letter: str) -> str:
-    """A short name for a piece of SQL; the same piece is computed once."""
-    return known.setdefault(sql, f"{letter}{len(known)}")
-
-
-def _gated(value: str, member: str) -> str:
-    return f"CASE WHEN {member} THEN {value} END" if member else value
-
-
-def _by_set(
-    table: list[tuple[Any, ...]], grouping: list[int]
-) -> dict[tuple[int, ...], list[tuple[Any, ...]]]:
-    """The rows of each grouping set, by which of the keys are not grouped."""
-    out: dict[tuple[int, ...], list[tuple[Any, ...]]] = {}
-    for row in table:
-        out.setdefault(tuple(row[i] for i in grouping), []).append(row)
-    return out
-
-
-def _set(keys: list[str], names: list[str]) -> tuple[int, ...]:
-    """A grouping set as GROUPING() says it: 0 for its own keys."""
-    return tuple(0 if n in keys else 1 for n in names)

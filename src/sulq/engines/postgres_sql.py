@@ -32,6 +32,7 @@ class PostgresWriter(Writer):
 
     longest = 50_000
     types = TYPES | {"number": NUMBER, "text": "TEXT"}
+    filters = True
 
     def __init__(
         self,

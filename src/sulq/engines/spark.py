@@ -15,10 +15,10 @@ from typing import TYPE_CHECKING, Any
 
 from sulq.check import CheckedQuery
 from sulq.engines.base import Matrix, check_public
-from sulq.engines.cubes import Cubes
+from sulq.engines.cubes import Cubes, spare
 from sulq.engines.margins import finer, finest, margin
 from sulq.engines.spark_kernel import SUMS, VERSION, Members, Partials, laid_out, version_here
-from sulq.engines.spark_sql import WHOLE_DECIMAL, SparkWriter
+from sulq.engines.spark_sql import WHOLE_DECIMAL, SparkWriter, called
 from sulq.engines.sql import TooLong
 from sulq.engines.statement import Row, Statement, needs_kernel
 from sulq.errors import EngineFailed, Refused, SchemaError
@@ -128,7 +128,8 @@ class SparkEngine:
         if [row[0] for row in found] != [__version__]:
             raise SchemaError(
                 f"engine='spark': the workers' Python does not have sulq {__version__}. Install it "
-                "there with numpy and pyarrow, or send it along with spark.archives."
+                "there, set PYSPARK_PYTHON to a Python that has it, or send it along with "
+                "spark.archives."
             )
         _checked_workers.add(application)
 
@@ -172,6 +173,8 @@ class SparkEngine:
     def _looking(self) -> Iterator[None]:
         """A look that nobody pays for, so that its failure is no one's charge."""
         try:
+            if self._session.sparkContext._jsc is None:
+                raise OSError("the session was stopped")
             with self._lock:
                 yield
         except failures():
@@ -202,10 +205,10 @@ class SparkEngine:
         check_public(names, self.schema)
         read = [self._writer.key(self.schema[n]) for n in names]
         places = ", ".join(str(i + 1) for i in range(len(names)))
+        sql = f"SELECT {', '.join([*read, 'count(*)'])} FROM {self._source} GROUP BY {places}"
         with self._looking():
-            return self._session.sql(
-                f"SELECT {', '.join([*read, 'count(*)'])} FROM {self._source} GROUP BY {places}"
-            ).toArrow()
+            found = self._session.sql(called(sql)).toArrow()
+        return found.rename_columns([*names, spare("rows", names)])
 
     def interrupt(self) -> None:
         """Stop the scan that is running, if one is; it raises EngineFailed."""
@@ -230,7 +233,7 @@ class SparkEngine:
 
     def _ask(self, sql: str) -> list[Row]:
         """The rows of one SELECT."""
-        table = self._session.sql(sql).toArrow()
+        table = self._session.sql(called(sql)).toArrow()
         return list(zip(*(column.to_pylist() for column in table.columns), strict=True))
 
     def _sums(self, queries: list[CheckedQuery]) -> list[Matrix]:
@@ -299,7 +302,8 @@ class SparkEngine:
         """These columns of all rows, as the kernel reads them."""
         raw = [self._writer.raw(self.schema[name]) for name in names]
         chosen = [f"{sql} AS s{i}" for i, sql in enumerate([*raw, *more])]
-        return self._session.sql(f"SELECT {', '.join(chosen) or '1 AS one'} FROM {self._source}")
+        sql = f"SELECT {', '.join(chosen) or '1 AS one'} FROM {self._source}"
+        return self._session.sql(called(sql))
 
 
 def _of_people(query: CheckedQuery) -> bool:

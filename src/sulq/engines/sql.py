@@ -11,9 +11,10 @@ from sulq.partition import PRIME, Axis
 from sulq.schema import LARGEST, Column, Schema
 from sulq.sources import UNTYPED
 from sulq.tree import MAX_LENGTH, Node
-from sulq.values import Value
+from sulq.values import Value, gridded
 
 MAX_SQL = 200_000  # characters of one expression
+MOST_DONE = 2**24  # characters kept of what was written before
 HALF = 2**62
 CAPITALS, SMALL = "ABCDEFGHIJKLMNOPQRSTUVWXYZ", "abcdefghijklmnopqrstuvwxyz"
 TYPES = {"boolean": "BOOLEAN", "integer": "BIGINT", "number": "DOUBLE", "text": "VARCHAR",
@@ -39,25 +40,31 @@ class Writer:
 
     longest = MAX_SQL
     types = TYPES
+    filters = False  # is FILTER the quick way to count, or count_if?
 
     def __init__(self, schema: Schema, physical: dict[str, str]) -> None:
         self.schema = schema
         self.physical = physical  # declared column -> the source's type
         self._done: dict[str, str] = {}
+        self._size = 0
 
     def node(self, node: Node) -> str:
         """A row function."""
         if node.op == "literal":
             return self.literal(node)
-        if node.text not in self._done:
+        written = self._done.get(node.text)
+        if written is None:
             if node.op == "column":
                 written = self.read(self.schema[node.value])
             else:
                 written = self.spelled(node, *(self.node(a) for a in node.args))
             if len(written) > self.longest:
                 raise TooLong
+            self._size += len(written) + len(node.text)
+            if self._size > MOST_DONE:  # what is kept must not grow for years
+                self._done, self._size = {}, 0
             self._done[node.text] = written
-        return self._done[node.text]
+        return written
 
     def spelled(self, node: Node, *args: str) -> str:
         """An operation, its arguments written already."""
@@ -110,6 +117,18 @@ class Writer:
     def known(self, node: Node) -> str:
         """Where a row function is not missing."""
         return f"({self.node(node)} IS NOT NULL)"
+
+    def count_of(self, *conditions: str) -> str:
+        """How many rows meet all of these; '' is met by every row."""
+        both = " AND ".join(c for c in conditions if c)
+        if self.filters or not both:
+            return filtered("count(*)", both)
+        return f"count_if({both})"
+
+    def added(self, node: Node) -> str:
+        """A row function as its sum adds it, if counting that is cheapest beside the sum; or ''."""
+        shared = node.type == "number" and node.bounded and not self.filters
+        return self.value(gridded(node)) if shared else ""
 
     def key_words(self, name: str) -> str:
         """A column of words as it is stored, to group by before it is read."""
@@ -334,6 +353,12 @@ class Writer:
 def place(words: tuple[Any, ...], sql: str) -> str:
     """The number of a word's cell, in DuckDB; NULL for any other word."""
     return f"(list_position([{', '.join(text(w) for w in words)}], {sql}) - 1)"
+
+
+def filtered(aggregate: str, *conditions: str) -> str:
+    """An aggregate of the rows that meet all of these."""
+    both = " AND ".join(c for c in conditions if c)
+    return f"{aggregate} FILTER (WHERE {both})" if both else aggregate
 
 
 def folded(name: str) -> str:

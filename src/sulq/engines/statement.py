@@ -13,7 +13,7 @@ from typing import Any
 
 from sulq.check import CheckedQuery
 from sulq.engines.base import Matrix
-from sulq.engines.sql import TooLong, Writer
+from sulq.engines.sql import TooLong, Writer, filtered
 from sulq.schema import Schema
 from sulq.tree import KERNEL_ONLY
 from sulq.values import Dense, Value
@@ -56,7 +56,7 @@ class Statement:
         gate = self._named(gate, "g") if gate else ""
         if isinstance(query.values, Dense):
             person = self._named(self._writer.person(self._schema[query.values.columns[0]]), "v")
-            return [_filtered(f"count(DISTINCT {person})", gate)]
+            return [filtered(f"count(DISTINCT {person})", gate)]
         return [self._aggregate(value, gate) for value in query.values]
 
     @property
@@ -67,13 +67,16 @@ class Statement:
         """One sum; counting is cheaper than adding ones."""
         node = value.node
         if node.op == "literal" and node.type != "number" and node.value in (1, True):
-            return _filtered("count(*)", gate)
+            return self._writer.count_of(gate)
         if node.op == "not" and node.args[0].op == "is_null":  # as many as are not missing
-            known = self._named(self._writer.known(node.args[0].args[0]), "v")
-            return _filtered("count(*)", gate, known)
+            inner = node.args[0].args[0]
+            added = self._writer.added(inner)
+            if added:
+                return filtered(f"count({self._named(added, 'v')})", gate)
+            return self._writer.count_of(gate, self._named(self._writer.known(inner), "v"))
         if node.type == "boolean":
-            return _filtered("count(*)", gate, self._named(self._writer.truth(node), "v"))
-        return _filtered(f"sum({self._named(self._writer.value(value), 'v')})", gate)
+            return self._writer.count_of(gate, self._named(self._writer.truth(node), "v"))
+        return filtered(f"sum({self._named(self._writer.value(value), 'v')})", gate)
 
     def _in_one_step(self) -> str:
         chosen = [*self._names, *(f"{sql} AS {name}" for sql, name in self._sums.items())]
@@ -179,11 +182,6 @@ def few_values(schema: Schema, name: str) -> float:
 def _name(known: dict[str, str], sql: str, letter: str) -> str:
     """A short name for a piece of SQL; the same piece is computed once."""
     return known.setdefault(sql, f"{letter}{len(known)}")
-
-
-def _filtered(aggregate: str, *conditions: str) -> str:
-    both = " AND ".join(c for c in conditions if c)
-    return f"{aggregate} FILTER (WHERE {both})" if both else aggregate
 
 
 def _group_by(names: Sequence[str]) -> str:
