@@ -10,9 +10,17 @@ from scipy.stats import binom, chi2
 from vertical.data import hashed, properties, sums_of
 
 from sulq.partition import PRIME
-from sulq.vertical.blocks import added_up, block_count, expected_std, together
+from sulq.vertical.blocks import (
+    BlockSums,
+    added_up,
+    block_count,
+    expected_std,
+    freedom_of,
+    together,
+)
+from sulq.vertical.estimate import reach
 from sulq.vertical.joint import joint_of
-from sulq.vertical.people import Shared
+from sulq.vertical.people import People, Shared
 
 N, BLOCKS, NOISE = 20_000, 400, 6.0
 RUNS = 300
@@ -99,6 +107,23 @@ def test_intervals_cover_as_often_as_they_say(delta):
         half += abs(true["delta"] - found.delta) <= (high - low) / 4
     assert all(0.88 * RUNS <= count <= 0.99 * RUNS for count in hits.values()), hits
     assert half < 0.88 * RUNS
+
+
+def test_few_blocks_cover_too():
+    """16 blocks of normal sums with correlation 1/2: 95% intervals cover in 93% of 4,000 draws.
+
+    They do in 94.9%. As if 16 products were 16 normal numbers they did in 89.7%, 7 standard
+    deviations below.
+    """
+    rng, people, hits, narrow = np.random.default_rng(4), People(np.full(16, 1000.0)), 0, 0
+    for _ in range(4000):
+        x, e = rng.normal(size=(2, 16, 1)) * 15
+        y = (x + math.sqrt(3) * e) / 2
+        cov, variance = together(*(BlockSums(z, np.zeros(1), people) for z in (x, y)))
+        off = abs(cov[0, 0] - 16 * 15**2 / 2 / 16_000) / math.sqrt(variance[0, 0])
+        hits += off <= reach(0.95, freedom_of(16))
+        narrow += off <= reach(0.95, 15)
+    assert narrow < 0.93 * 4000 <= hits
 
 
 def test_totals_are_as_exact_as_their_noise():

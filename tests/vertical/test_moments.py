@@ -102,6 +102,16 @@ def test_errors_are_those_announced():
     assert np.all(halved > 1 - 1e-9)
 
 
+def test_few_blocks_have_wide_intervals():
+    """Errors that 16 products tell are known badly, which the interval says."""
+    X = columns(200, 2)
+    sides = [database({"x": X[:, i]}, NUMBER, name=f"{i}", epsilon=1e9) for i in (0, 1)]
+    found = vertical.covariance([(db, ["x"]) for db in sides], blocks=16)
+    low, high = found.interval()
+    assert high[0, 1] - low[0, 1] > 1.3 * 2 * 1.96 * found.stds[0, 1]
+    assert found["0 1.x", "1 2.x"].interval() == (low[0, 1], high[0, 1])
+
+
 def test_errors_within_a_database_are_those_announced():
     """Noise on means and products alike, 400 draws; false alarm 1e-9 an entry."""
     mean, cov = np.array([0.3, -0.2]), np.array([[0.05, 0.02], [0.02, 0.04]])

@@ -7,6 +7,7 @@ import json
 import math
 import os
 import warnings
+from dataclasses import replace
 
 import numpy as np
 import pyarrow as pa
@@ -205,6 +206,7 @@ def test_predicates_and_missing_values(tmp_path):
         ([], 1), (["p"], 2), (["p", "p"], 1), (["nothing"], 1), ("pq", 1), (7, 1), (["p", 7], 1),
         ({"x": 7}, 1), ({"": "p"}, 1), (["p", "q"], 0), (["p", "q"], True), (["p", "q"], 7),
         ({"x": "p) or (true"}, 1), ({"a": "p", "A": "q"}, 1),
+        ({"a": "p", "b": "p"}, 1), ({"a": "p", "b": " (P)"}, 1),
     ],
 )  # fmt: skip
 def test_what_cannot_be_published_is_refused_free(tmp_path, named, width):
@@ -328,6 +330,14 @@ TABLES = {
 @pytest.mark.parametrize("name", TABLES)
 def test_edited_counts_are_refused(exact, tmp_path, name):
     path = changed(exact[2], tmp_path / "f.parquet", table=TABLES[name])
+    with pytest.raises(sulq.Refused, match=r"f\.parquet"):
+        Publication.load(path)
+
+
+def test_counts_beyond_reason_are_refused_with_a_digest_that_fits(exact, tmp_path):
+    """Whoever forges a file can write its digest too; its sums must stay numbers."""
+    file, path = exact[0], tmp_path / "f.parquet"
+    replace(file, counts=file.counts * 1e300).save(path)
     with pytest.raises(sulq.Refused, match=r"f\.parquet"):
         Publication.load(path)
 

@@ -94,6 +94,17 @@ def test_shares_have_the_announced_errors():
     assert not np.all(np.abs(off.mean(axis=0)) * math.sqrt(len(z)) < 6.4)
 
 
+def test_a_share_that_was_moved_is_not_certain():
+    """Noise says nobody has the label and that all of them go together: no share is sure."""
+    sums = np.tile([[3.0, 17.0], [-3.0, 23.0]], (50, 1))
+    a, b = (BlockSums(sums + i, np.full(2, 4.0), People(np.full(100, 20.0))) for i in (0, -1e-9))
+    found = crosstab_of([a, b], ("x", "y"), [("t", "f"), ("t", "f")], (), 0)
+    low, high = found.interval()
+    assert found.shares[0, 0] == pytest.approx(0.0, abs=1e-9)
+    assert high[0, 0] > 1.96 * 2.0 * math.sqrt(100) / 2000
+    assert low[0, 0] == 0.0
+
+
 def test_booleans_are_categories_too():
     a = np.arange(39) % 3 == 0
     one, other = (

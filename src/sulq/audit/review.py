@@ -32,7 +32,7 @@ class Finding:
     number: int  # from 1
     question: str  # in words
     ok: bool
-    kind: str = ""  # low variation, correlated, too few alike, not allowed
+    kind: str = ""  # low variation, correlated, too few alike, too many values, not allowed
     why: str = ""
 
     def __str__(self) -> str:

@@ -86,6 +86,15 @@ def together(a: BlockSums, b: BlockSums) -> tuple[Array, Array]:
     return total * scale, spread * scale**2
 
 
+def freedom_of(blocks: int) -> float:
+    """How many degrees of freedom the spread of so many products of sums is worth.
+
+    A product of two normal numbers has a fourth moment of 9 variances squared, one number of 3:
+    its spread is known as badly as that of a quarter as many numbers.
+    """
+    return (blocks - 1) / 4
+
+
 def block_count(
     rows: float, spreads: Sequence[float], variances: Sequence[float], most: int
 ) -> int:

@@ -111,6 +111,35 @@ def smooth(
     return plain(f(at), math.sqrt(max(float(g @ covariance @ g), 0.0)), bounds, freedom)
 
 
+def quotient(
+    over: Callable[[Array], float],
+    under: Callable[[Array], float],
+    at: Array,
+    covariance: Array,
+    bounds: tuple[float, float],
+    freedom: float,
+) -> Estimate:
+    """over / under at an estimated point (Fieller): every q for which over - q under may be 0.
+
+    Where `under` itself may be 0 that is no interval, and the ratio may be anything.
+    """
+    y, z = over(at), under(at)
+    slopes = np.array([gradient(over, at), gradient(under, at)])
+    (yy, yz), (_, zz) = slopes @ covariance @ slopes.T
+    least = max(math.sqrt(max(float(covariance.diagonal()[:2].max()), 0.0)), 1e-12)
+    low, high = bounds
+
+    def ends(level: float) -> tuple[float, float]:
+        t2 = reach(level, freedom) ** 2
+        square, middle, rest = z * z - t2 * zz, y * z - t2 * yz, y * y - t2 * yy
+        if square <= 0:
+            return bounds
+        width = math.sqrt(max(middle * middle - square * rest, 0.0))
+        return max((middle - width) / square, low), min((middle + width) / square, high)
+
+    return Estimate(min(max(y / max(z, least), low), high), ends)
+
+
 def rising(f: Callable[[float], float], at: float, std: float, freedom: float) -> Estimate:
     """f at an estimated number, f growing with it: ends go where the number's own ends go."""
 

@@ -16,8 +16,8 @@ import numpy as np
 import sulq
 from sulq.expressions import shorten
 
-from .blocks import HALF_WIDTH, BlockSums
-from .estimate import Array, Estimate, rising, smooth
+from .blocks import HALF_WIDTH, BlockSums, freedom_of
+from .estimate import Array, Estimate, quotient, reach, rising, smooth
 from .people import People, Shared
 from .truth import truth_table
 
@@ -84,7 +84,7 @@ class Joint:
     @property
     def delta(self) -> Estimate:
         """P[b|a] - P[b]."""
-        return self._of(lambda x: x[C] / self._safe(x[P_A]), (-1.0, 1.0))
+        return self._ratio(lambda x: float(x[C]), lambda x: float(x[P_A]), (-1.0, 1.0))
 
     @property
     def p_b_given_a(self) -> Estimate:
@@ -93,15 +93,32 @@ class Joint:
 
     @property
     def correlation(self) -> Estimate:
-        """cov(a, b) over both standard deviations."""
-        return self._of(lambda x: x[C] / (self._root(x[P_A]) * self._root(x[P_B])), (-1.0, 1.0))
+        """cov(a, b) over both standard deviations.
+
+        Its ends are as far as it goes with each of the three, one at a time, squared and added.
+        """
+        at, stds = self.feasible, np.sqrt(self._errors.diagonal())
+        value = self._correlation(at)
+
+        def ends(level: float) -> tuple[float, float]:
+            steps = np.diag(reach(level, self.freedom) * stds)
+            moved = np.array([self._correlation(at + way * s) for s in steps for way in (-1, 1)])
+            low, high = (np.maximum(way * (moved - value), 0.0).reshape(3, 2) for way in (-1, 1))
+            return (
+                max(value - math.hypot(*low.max(axis=1)), -1.0),
+                min(value + math.hypot(*high.max(axis=1)), 1.0),
+            )
+
+        return self._unless_rare(Estimate(min(max(value, -1.0), 1.0), ends), (-1.0, 1.0))
 
     @property
     def odds_ratio(self) -> Estimate:
         """P[ab] P[neither] / (P[a only] P[b only]); it grows with the covariance."""
         p_a, p_b, cov = (float(x) for x in self.feasible)
-        std = math.sqrt(float(self.errors[C, C]))
-        return rising(lambda c: odds(feasible(p_a, p_b, c)), cov, std, self.freedom)
+        own = self.errors.diagonal()
+        std = math.sqrt(float(own[C] + own[:C].max()))
+        found = rising(lambda c: odds(feasible(p_a, p_b, c)), cov, std, self.freedom)
+        return self._unless_rare(found, (0.0, math.inf))
 
     def probability(self, function: str) -> Estimate:
         """P[f(a, b)] for any Boolean function, such as "a and not b"."""
@@ -113,8 +130,8 @@ class Joint:
         both, condition = weights_of(f"({function}) and ({given})"), weights_of(given)
         if not condition.any():
             raise sulq.QueryNotAllowed(f"given={shorten(given)!r} is never true.")
-        return self._of(
-            lambda x: float(cells(x) @ both) / self._safe(float(cells(x) @ condition)), (0.0, 1.0)
+        return self._ratio(
+            lambda x: float(cells(x) @ both), lambda x: float(cells(x) @ condition), (0.0, 1.0)
         )
 
     def implication(self) -> Implication:
@@ -147,15 +164,33 @@ class Joint:
         """The point, moved to where no cell of the table is below zero."""
         return feasible(*(float(x) for x in self.point))
 
+    @property
+    def _errors(self) -> Array:
+        """The errors of the moved point: it was moved to P[a] or P[b], which have their own."""
+        if abs(self.feasible[C] - self.point[C]) < 1e-15:
+            return self.errors
+        own = self.errors.diagonal()
+        return self.errors + np.diag([0.0, 0.0, max(own.max() - own[C], 0.0)])
+
     def _of(self, f: Any, bounds: tuple[float, float]) -> Estimate:
-        return smooth(f, self.feasible, self.errors, bounds, self.freedom)
+        return smooth(f, self.feasible, self._errors, bounds, self.freedom)
 
-    def _safe(self, p: float) -> float:
-        """A probability to divide by: not below what noise alone would show."""
-        return max(p, math.sqrt(float(self.errors.diagonal()[:C].max())), 1e-12)
+    def _ratio(self, over: Any, under: Any, bounds: tuple[float, float]) -> Estimate:
+        return quotient(over, under, self.feasible, self._errors, bounds, self.freedom)
 
-    def _root(self, p: float) -> float:
-        return math.sqrt(max(p * (1 - p), float(self.errors[P_A, P_A]), 1e-12))
+    def _unless_rare(self, found: Estimate, bounds: tuple[float, float]) -> Estimate:
+        """What is divided by a spread may be anything where the spread may as well be 0."""
+        least = smooth(rarest, self.feasible, self._errors, freedom=self.freedom)
+
+        def ends(level: float) -> tuple[float, float]:
+            return found.interval(level) if least.interval(level)[0] > 0 else bounds
+
+        return Estimate(float(found), ends)
+
+    def _correlation(self, x: Array) -> float:
+        least = max(float(self.errors.diagonal()[:C].max()), 1e-12)
+        spread = np.maximum(x[:C] * (1 - x[:C]), least)
+        return float(x[C] / math.sqrt(spread.prod()))
 
 
 def feasible(p_a: float, p_b: float, cov: float) -> Array:
@@ -171,10 +206,17 @@ def cells(x: Array) -> Array:
     return np.array([1 - x[P_A] - x[P_B] + both, x[P_B] - both, x[P_A] - both, both])
 
 
+def rarest(x: Array) -> float:
+    """The least of P[a], P[not a], P[b] and P[not b]."""
+    return float(min(x[P_A], 1 - x[P_A], x[P_B], 1 - x[P_B]))
+
+
 def odds(x: Array) -> float:
-    """The odds ratio, from 0 to infinity."""
+    """The odds ratio, from 0 to infinity; 1 where nobody or everybody has a property."""
     neither, b_only, a_only, both = np.maximum(cells(x), 0.0)
     over, under = both * neither, a_only * b_only
+    if over <= 0 and under <= 0:
+        return 1.0
     return float(over / under) if under > 0 else math.inf
 
 
@@ -211,7 +253,7 @@ def joint_of(a: BlockSums, b: BlockSums, shared: Shared, price: tuple[sulq.Price
     errors = change @ spread @ change.T + noise
     by_count = np.array([off_a, off_b, point[C]]) * shared.std / m
     errors = errors + np.outer(by_count, by_count)
-    return Joint(point, errors, blocks - 1.0, price, m, note_of(shared))
+    return Joint(point, errors, freedom_of(blocks), price, m, note_of(shared))
 
 
 def tilted(other: People, own: People, m: float) -> Array:

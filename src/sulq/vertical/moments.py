@@ -30,6 +30,7 @@ from .blocks import (
     checked_blocks,
     checked_seed,
     expected_std,
+    freedom_of,
     noise_variance,
     together,
 )
@@ -59,10 +60,11 @@ class Covariance:
     price: tuple[sulq.Price, ...]
     people: float
     bounds: tuple[float, float] = (-math.inf, math.inf)
+    freedom: float = math.inf  # degrees of freedom behind the errors
 
     def __getitem__(self, pair: tuple[str, str]) -> Estimate:
         i, j = (self._at(name) for name in pair)
-        return plain(float(self.values[i, j]), float(self.stds[i, j]), self.bounds)
+        return plain(float(self.values[i, j]), float(self.stds[i, j]), self.bounds, self.freedom)
 
     def _at(self, name: str) -> int:
         if name not in self.names:
@@ -71,7 +73,7 @@ class Covariance:
 
     def interval(self, level: float = 0.95) -> tuple[Array, Array]:
         """Low and high ends of every entry."""
-        width = reach(checked_level(level), math.inf) * self.stds
+        width = reach(checked_level(level), self.freedom) * self.stds
         low, high = self.bounds
         return np.maximum(self.values - width, low), np.minimum(self.values + width, high)
 
@@ -93,7 +95,7 @@ class Covariance:
         np.fill_diagonal(r, 1.0)
         return Covariance(
             self.names, r, np.sqrt(spread), self.mean, self.mean_stds, self.price, self.people,
-            (-1.0, 1.0),
+            (-1.0, 1.0), self.freedom,
         )  # fmt: skip
 
     def __str__(self) -> str:
@@ -250,6 +252,7 @@ def planned_covariance(
         return Covariance(
             names, found.covariance * units, np.sqrt(found.variance) * units,
             low + (CENTRE + found.mean) * width, found.mean_std * width, prices, found.people,
+            freedom=freedom_of(plan.blocks),
         )  # fmt: skip
 
     return Plan(plan.parts, make, plan.blocks, plan.error, plan.of_what)

@@ -22,7 +22,7 @@ from numpy.typing import NDArray
 
 import sulq
 
-from .blocks import BlockSums
+from .blocks import BlockSums, freedom_of
 from .estimate import Array, Ends, Estimate, plain
 from .people import People
 from .truth import truth_table
@@ -139,7 +139,7 @@ class Publication:
         spread = float(each.var(ddof=1)) * blocks * scale**2
         std = math.sqrt(spread + float(np.mean(stds)) ** 2)
         order = [t for t in self.tables if t in tables]
-        return value, std, tuple(order), blocks - 1.0
+        return value, std, tuple(order), freedom_of(blocks)
 
     def _centred(self, used: tuple[str, ...]) -> tuple[Array, Array, float, Tables]:
         """Centred block sums of all conjunctions of some attributes, their shares and errors."""

@@ -18,6 +18,7 @@ from typing import Any
 import numpy as np
 
 import sulq
+from sulq.expressions import predicate
 
 from .blocks import (
     HALF_WIDTH,
@@ -109,8 +110,12 @@ def checked_attributes(db: Any, attributes: Any) -> dict[str, str]:
             "attributes: want a list such as ['smoker', 'disease'], or a dict of names and "
             "predicates such as {'old': 'age >= 65'}."
         )
-    for text in named.values():
+    asked: dict[str, str] = {}
+    for name, text in named.items():
         db.price(sulq.Query(("1",), where=text))  # it can be asked
+        same = asked.setdefault(predicate(text, db.schema).text, name)
+        if same != name:  # asked once, so its noise would count as agreement
+            raise sulq.Refused(f"attributes: {same!r} and {name!r} are the same. Leave one out.")
     sulq.Schema.load({"columns": {name: {"type": "boolean"} for name in named}})  # proper names
     return named
 

@@ -28,6 +28,7 @@ from .publication import (
 from .publishing import WIDEST
 
 BATCH = 2**16  # rows read at a time
+LARGEST = 2.0**60  # count, far beyond any noise; the sums of products stay finite
 TYPES = {"table": "int32", "block": "int32", "cell": "int32", "count": "double"}
 
 
@@ -129,7 +130,7 @@ def _counts(path: Path, file: Any, shape: tuple[int, int, int]) -> Array:
         if any((a != b).any() for a, b in zip((table, block, cell), wanted, strict=True)):
             raise _damaged(path, "its counts are not in order")
         out[done : done + n], done = count, done + n
-    if done != size or not np.isfinite(out).all():
+    if done != size or not (np.abs(out) < LARGEST).all():
         raise _damaged(path, "a count is missing or no number")
     return out.reshape(shape)
 

@@ -25,6 +25,7 @@ from .blocks import (
     checked_blocks,
     checked_seed,
     expected_std,
+    freedom_of,
     noise_variance,
     together,
 )
@@ -173,9 +174,12 @@ def crosstab_of(
     shares = np.outer(p, q) + cov
     most = np.minimum.outer(np.clip(p, 0, 1), np.clip(q, 0, 1))
     by_mean = np.outer(a.mean_variance, q**2) + np.outer(p**2, b.mean_variance)
+    # What was moved to the rarer of the two has the error of that one, if it is larger.
+    moved = np.where(shares > most, np.maximum.outer(a.mean_variance, b.mean_variance), 0.0)
     return Crosstab(
-        columns, (labels[0], labels[1]), np.clip(shares, 0.0, most), np.sqrt(variance + by_mean),
-        len(a.sums) - 1.0, price, a.people.count, remaining,
+        columns, (labels[0], labels[1]), np.clip(shares, 0.0, most),
+        np.sqrt(np.maximum(variance + by_mean, moved)),
+        freedom_of(len(a.sums)), price, a.people.count, remaining,
     )  # fmt: skip
 
 
