@@ -1,24 +1,26 @@
-# make run    the demo: a private table, priced, charged, answered
+# make run    the demo: a private table behind a server, priced, charged, answered
 # make test   everything: lint, types, tests
 # make bench  speed and error, as ratios measured in one run
 # make lint   style and types only
-.PHONY: run test bench lint setup clean
+.PHONY: run test bench lint setup java chromium axe clean
 
 PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 READY := $(VENV)/.ready
+JAVA := openjdk-17-jre-headless
+AXE := 4.14.0
 
 run: $(READY)
 	@$(BIN)/sulq demo
 
-test: $(READY)
+test: $(READY) java chromium axe
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
 	$(BIN)/python -m pytest -n 2 --dist worksteal
 
-bench: $(READY)
+bench: $(READY) java
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check diffprivlib==0.6.6
 	$(BIN)/python -m benchmarks
 
@@ -28,6 +30,26 @@ lint: $(READY)
 	$(BIN)/mypy
 
 setup: $(READY)
+
+# Spark runs on Java. Without one, and without the right to install it, its tests are skipped.
+java:
+	@test -n "$$JAVA_HOME" || command -v java >/dev/null || \
+	if test "$$(id -u)" = 0 && command -v apt-get >/dev/null; then \
+		apt-get update -qq && DEBIAN_FRONTEND=noninteractive apt-get install -qq -y $(JAVA) >/dev/null; \
+	fi || true
+
+# The console's tests drive a browser. Without one, and without the right to install it, they are
+# skipped.
+chromium:
+	@command -v chromium >/dev/null || command -v chromium-browser >/dev/null || command -v google-chrome >/dev/null || \
+	if test "$$(id -u)" = 0 && command -v apt-get >/dev/null; then \
+		apt-get update -qq && DEBIAN_FRONTEND=noninteractive apt-get install -qq -y --no-install-recommends chromium fonts-dejavu-core >/dev/null; \
+	fi || true
+
+# axe-core checks that pages can be used by everyone. Without npm that check is skipped.
+axe: $(READY)
+	@test -f $(VENV)/axe-$(AXE)/node_modules/axe-core/axe.min.js || ! command -v npm >/dev/null || \
+	npm install --silent --no-save --no-audit --no-fund --ignore-scripts --prefix $(VENV)/axe-$(AXE) axe-core@$(AXE) >/dev/null || true
 
 # Installs once, and again when what is needed changes.
 $(READY): pyproject.toml requirements.txt

@@ -26,9 +26,12 @@ SECTIONS = {
     "vertical": "Across databases",
     "audit": "The auditor",
     "postgres": "PostgreSQL",
+    "spark": "Spark",
+    "scale": "Scale",
     "server": "The server",
+    "console": "The console",
 }
-LIBRARIES = ("duckdb", "polars", "opendp", "numpy", "diffprivlib")
+LIBRARIES = ("duckdb", "polars", "pyspark", "opendp", "numpy", "diffprivlib")
 HEAD = """# Last figures of `make bench`
 
 Ratios are medians measured in one run, the ways compared taken in turn.
@@ -81,7 +84,9 @@ def table(found: list[Line]) -> str:
 def sections(text: str) -> dict[str, str]:
     """The page's sections by title."""
     parts = re.split(r"^## (.+)\n\n", text, flags=re.MULTILINE)
-    return dict(zip(parts[1::2], parts[2::2], strict=True))
+    return {
+        title: f"{body.strip()}\n" for title, body in zip(parts[1::2], parts[2::2], strict=True)
+    }
 
 
 def installed(name: str) -> str:

@@ -54,10 +54,10 @@ def commit():
 
 async def route(request: Request) -> Response:
     await request.json()
-    await app._app.state.rooms.asking.run(commit)
+    await app._gate._app.state.rooms.asking.run(commit)
     return Response(b'{"done":true}', media_type="application/json")
 
-app._app.router.add_api_route("/v1/bare", route, methods=["POST"])
+app._gate._app.router.add_api_route("/v1/bare", route, methods=["POST"])
 from sulq.server.running import listening
 bound = listening(settings)
 print(bound.getsockname()[1], flush=True)

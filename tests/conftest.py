@@ -23,6 +23,11 @@ def pytest_configure() -> None:
     postgres.plan()
 
 
+def pytest_collection_modifyitems(items) -> None:
+    """Put Spark first: its tests take the longest, and one worker keeps those it began with."""
+    items.sort(key=lambda item: item.path.name != "test_spark.py")
+
+
 def pytest_unconfigure() -> None:
     postgres.end()
 

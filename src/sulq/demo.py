@@ -62,7 +62,7 @@ def run(folder: Path) -> None:
         _end(folder, screen)
         screen.say(f"\n[dim]{time.perf_counter() - started:.1f} seconds.[/dim]")
         if sys.stdin.isatty() and sys.stdout.isatty():
-            _go_on(db, screen)
+            _go_on(folder, db, screen)
 
 
 def prepare(folder: Path) -> None:
@@ -144,13 +144,23 @@ def _server(folder: Path) -> str:
         rooms.close()
 
 
-def _go_on(db: Database, screen: _Screen) -> None:
+def _go_on(folder: Path, db: Database, screen: _Screen) -> None:
     """Serve until stopped, and say how to ask."""
     wire = getattr(db, "_wire", None)
     if wire is None:
         return
     screen.title("Still serving")
-    screen.say(f"The server goes on at {wire.base} until Ctrl-C. In another terminal:\n")
+    from sulq.console.entrances import entrance
+
+    screen.say(
+        f"The server goes on at {wire.base} until Ctrl-C. In a browser, links that sign in once, "
+        "within half an hour:\n"
+    )
+    for who, path in (
+        ("owner", entrance(folder / SERVER)), ("analyst", entrance(folder / SERVER, "alice")),
+    ):  # fmt: skip
+        screen.link(f"  {who:8} {wire.base}{path}")
+    screen.say("\nIn another terminal:\n")
     screen.code(f"export SULQ_KEY={wire.key}")
     screen.code(f'sulq count "age > 65 and disease" --data {wire.base}/people')
     with suppress(KeyboardInterrupt):
@@ -201,6 +211,7 @@ class _Tour:
         self.number = 0
         self.db = db
         self.truth = duckdb.connect()
+        self.truth.execute("SET enable_progress_bar = false")
         path = str(folder / "people.parquet").replace("'", "''")
         self.truth.execute(f"create view people as select * from read_parquet('{path}')")
 
@@ -415,6 +426,10 @@ class _Screen:
 
     def code(self, text: str) -> None:
         self.rich.print(f"  {text}", style="cyan", markup=False)
+
+    def link(self, text: str) -> None:
+        """Never broken, so that it can be clicked."""
+        self.rich.print(text, style="cyan", markup=False, soft_wrap=True)
 
     def line(self, name: str, text: str) -> None:
         from rich.table import Table

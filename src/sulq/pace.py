@@ -12,7 +12,7 @@ import os
 import threading
 import time
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from contextvars import ContextVar
 from typing import TYPE_CHECKING, Any
 
@@ -87,7 +87,8 @@ class BoundedEngine:
         def at_deadline() -> None:
             stopped.set()
             if stop is not None:
-                stop()
+                with suppress(Exception):  # its connection may be closed by now
+                    stop()
 
         timer = threading.Timer(max(moment - time.monotonic(), 0.0), at_deadline)
         timer.daemon = True

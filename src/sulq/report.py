@@ -25,9 +25,10 @@ FEW = 100  # cells of one answer written out on the page; all of them are in the
 MOST_CELLS = 200  # lines of the spending table on the page
 
 
-def charges_of(ledger: Ledger) -> list[dict[str, Any]]:
-    """Every charge as plain values, with its question in words."""
-    return [asdict(c) | {"question": readable(c.query)} for c in ledger.history()]
+def charges_of(ledger: Ledger, last: int | None = None) -> list[dict[str, Any]]:
+    """Every charge, or the last so many, as plain values with their questions in words."""
+    charges = ledger.history()[-last if last else 0 :]
+    return [asdict(c) | {"question": readable(c.query)} for c in charges]
 
 
 def spending_of(ledger: Ledger) -> list[dict[str, Any]]:
@@ -66,10 +67,11 @@ def chain_of(ledger: Ledger) -> dict[str, Any]:
     return {"entries": entries, "head": head}
 
 
-def report(ledger: Ledger, *, answers: bool = False) -> dict[str, Any]:
-    """Everything on the page, as plain values."""
+def report(ledger: Ledger, *, answers: bool = False, last: int | None = None) -> dict[str, Any]:
+    """Everything on the page, as plain values; `last`: only so many of the charges."""
     promise, pricing = promise_of(ledger)
     entries = list(ledger.entries())
+    ledger.verify()  # raises if the chain is broken
     found = {
         "name": ledger.name,
         "began": entries[0].body["time"],
@@ -82,14 +84,15 @@ def report(ledger: Ledger, *, answers: bool = False) -> dict[str, Any]:
             "words": promise.explain(ledger.terms["rows"] or None).splitlines(),
         },
         "columns": Schema.load(ledger.terms["schema"]).to_json()["columns"],
-        "charges": charges_of(ledger),
+        "charges": charges_of(ledger, last),
         "budget": budget_of(ledger),
         "events": [
-            {"number": e.number, "kind": e.kind, "time": e.body.get("time"), "what": _event(e.body)}
+            {"number": e.number, "kind": e.kind, "time": e.body.get("time"),
+             "what": said_in(e.body)}
             for e in entries
             if e.kind not in ("open", "charge", "answer", "retry")
         ],
-        "chain": chain_of(ledger),
+        "chain": {"entries": len(entries), "head": entries[-1].hash},
     }  # fmt: skip
     if answers:
         found["answers"] = dict(_answers(ledger, promise, pricing))
@@ -107,7 +110,7 @@ def promise_of(ledger: Ledger) -> tuple[Promise | AuditPromise, str]:
     return Promise.from_json(recorded), pricing
 
 
-def _event(body: dict[str, Any]) -> str:
+def said_in(body: dict[str, Any]) -> str:
     """What a refresh or an override says about itself."""
     said = body.get("body", body)
     return "; ".join(f"{k}: {v}" for k, v in said.items() if k not in ("time", "terms") and v)

@@ -7,13 +7,13 @@ changed: statements run in a session beside it, whose settings are pinned.
 from __future__ import annotations
 
 import os
+import re
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
-from urllib.parse import unquote, urlsplit
 
 from sulq.errors import MissingExtra, SchemaError
 
@@ -33,7 +33,14 @@ PINNED = {
     "spark.sql.adaptive.enabled": "true",  # few groups take few tasks
     "spark.sql.execution.arrow.maxRecordsPerBatch": str(2**17),
 }
-LOSING = ("spark.sql.files.ignoreCorruptFiles", "spark.sql.files.ignoreMissingFiles")
+# Of the owner's settings of SQL, those that say where rows are and how fast they are read. What
+# an expression means is not among them: that is as Spark is shipped, and as pinned above.
+SQL = "spark.sql."
+KEPT = ("artifact.", "catalog", "defaultCatalog", "sources.", "hive.", "files.", "parquet.",
+        "orc.", "shuffle.", "adaptive.", "autoBroadcast", "inMemoryColumnarStorage.",
+        "statistics.")  # fmt: skip
+LOSING = ("ignoreCorruptFiles", "ignoreMissingFiles")
+INDEXES = ("InMemoryFileIndex", "TahoeLogFileIndex", "PreparedDeltaFileIndex")  # all below a root
 THROUGH = ("SubqueryAlias", "View")  # parts of a plan that change no row
 LOG = "_delta_log"
 
@@ -108,14 +115,9 @@ class SparkRows:
 def find_rows(source: Any, table: str | None) -> SparkRows:
     """A frame, a table or view by name, or a Parquet or Delta path, in a session of our own."""
     given = _session(source)
-    if not isinstance(given, driver().SparkSession):
-        raise SchemaError(
-            "source: a Spark Connect session cannot say where its rows lie. Open them in a "
-            "program that runs on the cluster's driver."
-        )
     for name in LOSING:
-        if given.conf.get(name) == "true":
-            raise SchemaError(f"{name} = true in this session: rows would go missing unnoticed.")
+        if given.conf.get(f"{SQL}files.{name}") == "true":
+            raise _loses(f"{SQL}files.{name} = true in this session")
     own = _beside(given)
     if isinstance(source, driver().DataFrame):
         return _rows(source, own)
@@ -125,31 +127,49 @@ def find_rows(source: Any, table: str | None) -> SparkRows:
             return _rows((given if temporary else own).table(table), own)
     if source is None or is_spark(source):
         raise SchemaError("table: name the table or view of Spark's catalog, table='db.people'.")
-    where = str(source)
+    here = Path(source).exists()
+    where = str(Path(source).resolve() if here else source)
     with _opening(f"source={where!r}"):
         log = _exists(own, f"{where}/{LOG}")
-        return _rows(own.read.format("delta" if log else "parquet").load(where), own)
+        files = re.sub(r"[\\*?\[\]{},]", r"\\\g<0>", where) if here else where  # no pattern
+        return _rows(own.read.format("delta" if log else "parquet").load(files), own)
 
 
-def _session(source: Any) -> Any:
+def _session(source: Any) -> SparkSession:
     """The session of a frame, the one given, or the one of this program."""
     spark = driver()
-    if hasattr(source, "sparkSession"):
-        return source.sparkSession
-    if is_spark(source):
-        return source
-    with _opening("engine='spark'"):
-        return spark.SparkSession.getActiveSession() or spark.SparkSession.builder.getOrCreate()
+    if not is_spark(source):
+        with _opening("engine='spark'"):
+            begun: SparkSession | None = spark.SparkSession.getActiveSession()
+            return begun or spark.SparkSession.builder.getOrCreate()
+    given = source.sparkSession if isinstance(source, spark.DataFrame) else source
+    if "connect" in type(given).__module__:
+        raise SchemaError(
+            "source: a Spark Connect session cannot say where its rows lie. Open them in a "
+            "program that runs on the cluster's driver."
+        )
+    if not isinstance(given, spark.SparkSession):
+        raise SchemaError(
+            f"source: {type(source).__name__} is not known. Give a DataFrame of pyspark.sql, or a "
+            "session and table='db.people'."
+        )
+    return given
 
 
 def _beside(given: SparkSession) -> SparkSession:
-    """A session of our own with the owner's settings, but for those that are pinned."""
+    """A session of our own with the owner's settings, but for what SQL means."""
     own = given.newSession()
-    settings: dict[str, str] = {**given.conf.getAll, **PINNED}
+    theirs: dict[str, str] = given.conf.getAll
     known: dict[str, str] = own.conf.getAll
-    for name, value in settings.items():
-        if known.get(name) != value and (name in PINNED or own.conf.isModifiable(name)):
-            own.conf.set(name, value)
+    for name in {*theirs, *known}:
+        kept = not name.startswith(SQL) or name.removeprefix(SQL).startswith(KEPT)
+        with suppress(*failures()):  # some are fixed when a cluster starts, so they are the same
+            if not kept:
+                own.conf.unset(name)
+            elif name in theirs and known.get(name) != theirs[name]:
+                own.conf.set(name, theirs[name])
+    for name, value in PINNED.items():
+        own.conf.set(name, value)
     return own
 
 
@@ -163,10 +183,11 @@ def _rows(frame: DataFrame, own: SparkSession) -> SparkRows:
             "source: this frame has other rows every time it is computed. Write it to a table "
             "first, and open that."
         )
+    _check_readers(plan)
     plain, whole = _plain(plan)
     relation = plain.relation() if _name(plain) == "LogicalRelation" else None
     roots = None
-    if relation is not None and _name(relation) == "HadoopFsRelation":
+    if relation is not None and _is_files(relation) and _name(relation.location()) in INDEXES:
         paths = relation.location().rootPaths()
         roots = tuple(sorted(paths.apply(i).toString() for i in range(paths.size())))
     log = relation is not None and roots is not None and "delta" in _format(relation)
@@ -182,6 +203,22 @@ def _carried(frame: DataFrame, own: SparkSession) -> DataFrame:
     return carried
 
 
+def _check_readers(plan: Any) -> None:
+    """Raise if some reader leaves out rows that it cannot read: who they are is not public."""
+    leaves = plan.collectLeaves()
+    for leaf in (leaves.apply(i) for i in range(leaves.size())):
+        if _name(leaf) == "LogicalRelation" and _is_files(leaf.relation()):
+            options = leaf.relation().options()
+            for name in (*LOSING, "mode"):
+                value = str(options.get(name).get()) if options.contains(name) else ""
+                if value.lower() in ("true", "dropmalformed"):
+                    raise _loses(f"source: it was read with {name}={value!r}")
+
+
+def _loses(why: str) -> SchemaError:
+    return SchemaError(f"{why}: rows would go missing unnoticed.")
+
+
 # --- Spark's own objects ----------------------------------------------------------------
 
 
@@ -192,6 +229,10 @@ def _plan(frame: DataFrame) -> Any:
 def _name(thing: Any) -> str:
     """The class of one of Spark's own objects."""
     return str(thing.getClass().getSimpleName())
+
+
+def _is_files(relation: Any) -> bool:
+    return _name(relation) == "HadoopFsRelation"
 
 
 def _format(relation: Any) -> str:
@@ -226,9 +267,11 @@ def _exists(session: SparkSession, where: str) -> bool:
 
 
 def local(root: str) -> Path | None:
-    """A file: address as a path of this machine."""
-    parts = urlsplit(root)
-    return Path(unquote(parts.path)) if parts.scheme == "file" and not parts.netloc else None
+    """A file: address as a path of this machine. Spark writes names as they are, signs and all."""
+    path = root.removeprefix("file:")
+    if path == root or (path.startswith("//") and not path.startswith("///")):
+        return None
+    return Path("/" + path.lstrip("/"))
 
 
 def _files(place: Path) -> Iterator[str]:

@@ -18,7 +18,18 @@ import numpy as np
 import postgres
 import pyarrow as pa
 import pytest
-from helpers import SilentNoise, checked, duckdb_engine, opened, postgres_engine, sums
+from audit.harness import SCHEMA as AUDITED
+from audit.harness import audited, outcome
+from audit.harness import people as audited_people
+from helpers import (
+    SilentNoise,
+    checked,
+    duckdb_engine,
+    in_postgres,
+    opened,
+    postgres_engine,
+    sums,
+)
 
 import sulq
 from sulq.engines import postgres as engines_postgres
@@ -27,6 +38,7 @@ from sulq.engines.postgres import PostgresEngine
 from sulq.postgres import PINNED
 from sulq.schema import Schema
 from sulq.sources import open_source
+from sulq.vectors import arrow_vector
 
 psycopg = postgres.driver()
 DAY = datetime.date
@@ -478,13 +490,57 @@ def test_an_address_that_does_not_work_is_explained_without_its_password(address
     assert "hunter2" not in str(error.value)
 
 
-def test_rows_are_counted_by_public_columns(admin):
+PUBLIC = {
+    "region": {"values": ["north", "south"], "public": True},
+    "ward": {"values": [1, 2], "public": True},
+    "day": {"type": "date", "low": "2000-01-01", "high": "2000-01-03", "public": True},
+    "age": {"type": "integer", "low": 0, "high": 9, "public": True},
+    "x": {"type": "number", "low": 0, "high": 1, "public": True},
+    "b": {"type": "boolean", "public": True},
+    "t": {"type": "text", "public": True},
+    "nothing": {"type": "text", "public": True},
+    "secret": {"type": "boolean"},
+}
+
+
+def public_rows():
+    """Every type, within bounds and beyond, and rows where all of it is missing."""
+    days = [DAY(2000, 1, 2), DAY(1999, 1, 1), DAY(2020, 1, 1), None]
+    return pa.table({
+        "region": ["north", "moon", "south", None] * 3, "ward": [1, 2, 7, None] * 3,
+        "day": days * 3, "age": [-5, 3, 99, None] * 3, "x": [0.25, -1.0, 2.0, None] * 3,
+        "b": [True, False, True, None] * 3, "t": ["a", "", "\u00e9", None] * 3,
+        "nothing": pa.array([None] * 12, pa.string()), "secret": [True] * 12,
+    })  # fmt: skip
+
+
+def counted(engine):
+    """How many rows have each combination of all public columns, and of each one alone."""
+    names = [n for n, c in PUBLIC.items() if c.get("public")]
+    found = [engine.groups(n) for n in (names, *([name] for name in names))]
+    assert all(len(arrow_vector(c).data) == t.num_rows for t in found for c in t.columns)
+    return [sorted(str(list(row.values())) for row in table.to_pylist()) for table in found]
+
+
+def test_rows_are_counted_by_public_columns():
     """What is public costs nothing: the combinations that DuckDB finds, and no private column."""
-    ours, theirs = (make(people(), PEOPLE) for make in (postgres_engine, duckdb_engine))
-    found = [sorted(map(str, e.groups(["region"]).to_pylist())) for e in (ours, theirs)]
+    ours, theirs = (make(public_rows(), PUBLIC) for make in (postgres_engine, duckdb_engine))
+    assert counted(ours) == counted(theirs)
+    with pytest.raises(sulq.QueryNotAllowed, match="'secret' is not public"):
+        ours.groups(["secret"])
+
+
+ASKED = ["a", "a and region = 'north'", "a and id <> 17", "a and b", "b and id < 20", "c or a"]
+
+
+def test_the_auditor_decides_as_on_duckdb():
+    """rule="classes": the same questions answered, with the same sums, and the same refused."""
+    rows = audited_people(6000)
+    address, name = in_postgres(rows, AUDITED)
+    found = [[outcome(db, q) for q in ASKED]
+             for db in (audited(rows), audited(address, table=name))]  # fmt: skip
     assert found[0] == found[1]
-    with pytest.raises(sulq.QueryNotAllowed, match="'age' is not public"):
-        ours.groups(["age"])
+    assert found[0].count("refused") == 2
 
 
 # --- others who write, servers that go away ----------------------------------------------------

@@ -180,8 +180,9 @@ def test_a_served_folder_is_asked_from_a_terminal(clinic, monkeypatch):
         run("count", "secret", "--data", f"{url}/nothing", code=2)
     finally:
         child.send_signal(signal.SIGINT)
-        _, log = child.communicate(timeout=30)
+        rest, log = child.communicate(timeout=30)
     assert "secret" not in log
+    assert "/enter/" not in said + rest + log  # a sign-in link is for a person's eyes only
     assert child.returncode in (0, -signal.SIGINT, 130)
 
 

@@ -1,8 +1,13 @@
 """A server's folder: begun, settings, backup, restore, and rows that come back."""
 
+import gc
+import itertools
+import json
 import os
 import shutil
 import stat
+import subprocess
+import sys
 import threading
 import time
 
@@ -143,6 +148,42 @@ def test_a_file_that_is_not_what_it_says_is_refused_in_bounded_time(house, what)
     assert house.ask("secret").status == 200
 
 
+@pytest.mark.parametrize("what", ["read_csv('{}')", "read_text('{}')", "glob('{}')"])
+def test_a_view_of_other_files_is_refused_before_they_are_read(house, tmp_path, what):
+    """Not even the first line of a file elsewhere is told, as names of columns."""
+    import duckdb
+
+    canary = tmp_path / "canary.csv"
+    canary.write_text("CANARY77,b\n1,2\n")
+    with duckdb.connect(str(house.folder / "data" / "view.duckdb")) as made_up:
+        made_up.execute(f"CREATE VIEW people AS SELECT * FROM {what.format(canary)}")
+    body = NEW | {"name": "view", "source": "view.duckdb", "table": "people"}
+    reply = house.call("POST", "/v1/datasets", body, "anna")
+    assert (reply.status, reply.error) == (422, "SchemaError")
+    assert b"CANARY77" not in reply.body
+    assert b"It has" not in reply.body
+
+
+def test_control_a_view_of_its_own_file_is_taken(house):
+    import duckdb
+
+    with duckdb.connect(str(house.folder / "data" / "view.duckdb")) as made_up:
+        table = people(60, seed=8)
+        made_up.register("these", table)
+        made_up.execute("CREATE TABLE every AS SELECT * FROM these")
+        made_up.execute("CREATE VIEW people AS SELECT * FROM every WHERE age < 200")
+    body = NEW | {"name": "view", "source": "view.duckdb", "table": "people"}
+    assert house.call("POST", "/v1/datasets", body, "anna").json["rows"] == table.num_rows
+
+
+@pytest.mark.parametrize("name", ["*.parquet", "[o].parquet", "?thers.parquet"])
+def test_a_name_that_is_a_pattern_reads_no_other_file(house, name):
+    rows(house.folder / "data" / name, people(30, seed=5))
+    rows(house.folder / "data" / "o.parquet", people(31, seed=6))
+    reply = house.call("POST", "/v1/datasets", NEW | {"name": "x", "source": name}, "anna")
+    assert (reply.status, reply.error) == (422, "SchemaError")
+
+
 # ---- rows that come back --------------------------------------------------------------------
 
 
@@ -216,6 +257,83 @@ def test_a_refresh_by_another_process_is_followed(house):
         rooms.datasets.refresh(record, "rows of March")
     statuses = [house.ask("age > 3").status for _ in range(3)]
     assert statuses[-1] == 200
+
+
+def test_a_changed_schema_from_another_process_is_followed(house):
+    """`sulq dataset refresh --schema` beside a running server: no question is asked by the old."""
+    house.ask("secret")
+    narrower = {**SCHEMA, "age": {**SCHEMA["age"], "high": 50}}
+    with house.rooms() as rooms:
+        record = rooms.datasets.find(rooms.people.owner("anna").house, "people")
+        rooms.datasets.refresh(record, "ages to 50", narrower)
+    assert [house.ask(f"age > {i}").status for i in range(2)] == [409, 200]
+    assert house.call("GET", D).json["schema"]["columns"]["age"]["high"] == 50
+
+
+@pytest.mark.parametrize("padding", [False, True])
+def test_questions_under_way_survive_a_refresh_and_a_close(tmp_path, padding):
+    """Rows close behind the last question: no failure, no thread and no file is left."""
+    terms = {"padding": True, "deadline_seconds": 0.05, "most_late": 0} if padding else {}
+    house = made(tmp_path / "house", queries=10_000)
+    with house.serving(slots=4, **terms) as served:
+        stop, seen = threading.Event(), set()
+
+        def load(k):
+            for i in itertools.count():
+                if stop.is_set():
+                    return
+                seen.add(served.ask(f"age > {i % 100} and {k} <> {i + 9}", "anna").status)
+
+        threads = [threading.Thread(target=load, args=(k,)) for k in range(3)]
+        for thread in threads:
+            thread.start()
+        open_files = []
+        for _ in range(3):
+            changes = [
+                served.call("POST", f"{D}/refresh", {"reason": "again"}, "anna"),
+                served.call("DELETE", D, None, "anna"),
+                served.call("POST", "/v1/datasets", NEW | {"queries": 10_000}, "anna"),
+            ]
+            assert [c.status for c in changes] == [200, 200, 201]
+            open_files.append(len(os.listdir("/proc/self/fd")))
+        stop.set()
+        for thread in threads:
+            thread.join()
+        assert seen <= {200, 404, 409}
+        assert open_files[-1] <= open_files[0] + 12
+        gc.collect()
+        assert sum(t.name.startswith("sulq") for t in threading.enumerate()) < 60
+
+
+def test_the_same_rows_from_several_processes_at_once_get_one_ledger(tmp_path):
+    """Each with a registry and locks of its own: one makes the dataset, the others are refused."""
+    house = made(tmp_path / "house")
+    source = rows(house.folder / "data" / "new.parquet", people(40, seed=5))
+    code = (
+        "import json, sys, warnings; warnings.simplefilter('ignore')\n"
+        "from sulq.server.rooms import Rooms; from sulq.server.settings import Settings\n"
+        "from sulq.errors import Refused\n"
+        "rooms = Rooms.open(Settings.load(sys.argv[1], padding=False))\n"
+        "print('ready', flush=True); sys.stdin.readline()\n"
+        "anna, said = rooms.people.owner('anna'), json.loads(sys.argv[3])\n"
+        "try: rooms.datasets.create(anna, sys.argv[2], said)\n"
+        "except Refused: print('refused')\n"
+        "else: print('made')"
+    )
+    said = json.dumps({"source": str(source), "schema": SCHEMA} | PROMISE)
+    racers = [
+        subprocess.Popen(
+            [sys.executable, "-c", code, str(house.folder), f"name{k}", said],
+            stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True,
+        )
+        for k in range(4)
+    ]  # fmt: skip
+    for racer in racers:
+        assert racer.stdout.readline() == "ready\n"
+    for racer in racers:
+        racer.stdin.write("go\n")
+        racer.stdin.flush()
+    assert sorted(r.communicate(timeout=60)[0] for r in racers) == ["made\n", *["refused\n"] * 3]
 
 
 # ---- backup and restore ---------------------------------------------------------------------
@@ -358,3 +476,21 @@ def test_keys_expire_when_they_say(house):
     assert [k["expires"] for k in listed if k["id"] == reply["id"]] == [reply["expires"]]
     for days in (0, -1, 3651, 1.5, "9", True):
         assert house.call("POST", "/v1/keys", {"days": days}, "anna").status == 422
+
+
+def test_what_the_command_leaves_out_the_file_says(tmp_path):
+    """None is not said: the file's own value stands."""
+    begin(tmp_path / "house", "anna")
+    file = tmp_path / "house" / "sulq.toml"
+    file.write_text(file.read_text().replace("port = 8707", "port = 9999"))
+    assert Settings.load(tmp_path / "house", port=None, host=None).port == 9999
+
+
+def test_no_entry_is_lost_between_two_parts_of_an_export():
+    from sulq.server.routes.datasets import _some
+
+    lines = iter([b"%d\n" % i for i in range(7)])
+    parts = []
+    while part := _some(lines, 3):
+        parts.append(part)
+    assert b"".join(parts) == b"".join(b"%d\n" % i for i in range(7))

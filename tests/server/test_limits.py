@@ -94,6 +94,45 @@ def test_a_hundred_thousand_brackets_cost_nothing(strict):
             parsed(body, 40)
 
 
+def test_large_bodies_of_small_things_are_refused_in_a_moment(tmp_path):
+    """What costs more than its bytes: names given twice, unknown names, lists, expressions."""
+    names = b",".join(b'"k%d":1' % i for i in range(60_000))
+    heavy = {
+        "the last of many names twice": (b"{" + names + b',"k59999":1}', 400),
+        "many unknown names": (b"{" + names + b"}", 400),
+        "many that are no queries": (b'{"queries":[' + b"1," * 300_000 + b"1]}", 422),
+        "many queries": (b'{"queries":[' + b"{}," * 100_000 + b"{}]}", 422),
+        "many values": (b'{"query":{"values":[' + b'"1",' * 100_000 + b'"1"]}}', 429),
+        "many values in all": (
+            b'{"queries":[' + b",".join([b'{"values":[' + b'"1",' * 99 + b'"1"]}'] * 51) + b"]}",
+            429,
+        ),
+    }
+    with made(tmp_path / "house").serving() as house:
+        start = time.process_time()
+        for what, (body, status) in heavy.items():
+            assert house.call("POST", ASK, body).status == status, what
+        assert time.process_time() - start < 20  # each took minutes, or a quarter of one
+        answered(house)
+
+
+def test_a_large_body_counts_as_several_requests(tmp_path):
+    body = json.dumps({"query": {"where": "secret", "weights": ["1" * 300] * 1000}}).encode()
+    assert len(body) > 300_000
+    with made(tmp_path / "house").serving(rate=0.01, burst=12) as house:
+        assert [house.call("POST", ASK, body).status for _ in range(3)] == [422, 429, 429]
+
+
+@pytest.mark.parametrize("name", ["idempotency-key", "content-type"])
+def test_a_header_given_twice_is_refused(strict, name):
+    """A proxy that takes the first and a server that takes the last see two requests."""
+    lines = [f"{name}: application/json"] * 2
+    rest = ["content-length: 2", "connection: close", "", "{}"]
+    head = [f"POST {ASK} HTTP/1.1", "host: x", f"authorization: Bearer {strict.keys['bob']}"]
+    reply = raw(strict, "\r\n".join([*head, *lines, *rest]).encode())
+    assert reply.startswith(b"HTTP/1.1 400"), reply[:200]
+
+
 @pytest.mark.parametrize(
     "kind", [None, "text/plain", "application/x-www-form-urlencoded", "multipart/form-data", ""]
 )
@@ -230,6 +269,26 @@ def test_a_hundred_slow_connections_are_refused_in_seconds_and_others_answered(s
     answered(strict)
 
 
+def test_who_does_not_read_is_hung_up_on(tmp_path):
+    """As many connections as there may be, each with replies it never takes: they end."""
+    asked, deaf = b"GET /v1/openapi.json HTTP/1.1\r\nhost: x\r\n\r\n" * 200, []
+    with made(tmp_path / "house").serving(read_seconds=0.5, connections=3) as house:
+        host, port = house.url.removeprefix("http://").split(":")
+        for _ in range(3):
+            s = socket.socket()
+            s.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 2048)
+            s.connect((host, int(port)))
+            s.sendall(asked)
+            deaf.append(s)
+        until, status = time.monotonic() + 60, 0
+        while status != 200 and time.monotonic() < until:
+            with suppress(OSError):
+                status = house.ask("secret").status
+        for s in deaf:
+            s.close()
+        assert status == 200
+
+
 def test_one_byte_at_a_time_is_too_slow(strict):
     """A head that drips in is not waited for, however alive it looks."""
     host, port = strict.url.removeprefix("http://").split(":")
@@ -264,7 +323,7 @@ def test_a_kept_connection_may_rest_between_requests(strict):
 
 
 def test_too_often_is_refused_with_a_time_to_wait(tmp_path):
-    with made(tmp_path / "house").serving(rate=2.0, burst=5) as house:
+    with made(tmp_path / "house").serving(rate=0.01, burst=5) as house:
         replies = [house.call("GET", D) for _ in range(8)]
         assert [r.status for r in replies] == [200] * 5 + [429] * 3
         assert int(replies[-1].headers["retry-after"]) >= 1
@@ -319,6 +378,53 @@ def test_a_full_queue_is_refused_and_waiting_ends(tmp_path, monkeypatch):
         replies = [s.result() for s in sent]
         assert sorted(r.status for r in replies) == [200] + [429] * 4
         assert len({r.json["error"]["message"] for r in replies if r.status == 429}) == 2
+
+
+# ---- rights that end while one waits ------------------------------------------------------
+
+
+ENDINGS = {
+    "frozen": ("PATCH", D, {"state": "frozen"}, 409),
+    "closed": ("DELETE", D, None, 404),
+    "uninvited": ("DELETE", f"{D}/analysts/bob", None, 404),
+    "removed": ("DELETE", "/v1/analysts/bob", None, 401),
+    "revoked": ("DELETE", "/v1/keys/{}", None, 401),
+}
+
+
+@pytest.mark.parametrize(("how", "padding"), [*((h, False) for h in ENDINGS), ("frozen", True)])
+def test_who_waits_for_a_turn_needs_the_right_when_it_comes(tmp_path, monkeypatch, how, padding):
+    """Asked in time, but its turn comes after the end: refused, and not charged."""
+    from sulq.engines.duckdb import DuckDBEngine
+
+    scanning, go_on, honest = threading.Event(), threading.Event(), DuckDBEngine.sums
+
+    def slow(self, queries):
+        scanning.set()
+        assert go_on.wait(60)
+        return honest(self, queries)
+
+    method, path, body, status = ENDINGS[how]
+    terms = {"padding": True, "deadline_seconds": 3.0} if padding else {}
+    with made(tmp_path / "house").serving(slots=1, **terms) as house:
+        monkeypatch.setattr(DuckDBEngine, "sums", slow)
+        with ThreadPoolExecutor(2) as pool:
+            first = pool.submit(house.ask, "secret", "anna")
+            assert scanning.wait(60)
+            second = pool.submit(house.ask, "age > 3", "bob")
+            while b'sulq_waiting{dataset="people"} 1' not in metrics(house):
+                time.sleep(0.005)
+            path = path.format(house.keys["bob"].split("_")[1])
+            assert house.call(method, path, body, "anna").status == 200
+            go_on.set()
+            assert first.result().status == 200
+            assert second.result().status == status
+    (ledger,) = (house.folder / "ledgers").glob("*.people.ledger")
+    assert b"age > 3" not in ledger.read_bytes()
+
+
+def metrics(house):
+    return house.call("GET", "/v1/metrics", None, "anna").body
 
 
 # ---- turns ----------------------------------------------------------------------------------

@@ -147,6 +147,39 @@ def test_a_late_batch_and_a_late_statement_have_their_shape(slow):
     assert [r["region"] for r in rows] == ["north", "south", "other"]
 
 
+def test_a_late_reply_under_one_id_has_one_form(slow):
+    """The same question as a list or a statement, under the id of noise, is another request."""
+    slow.stuck.set()
+    first = slow.ask("secret", Idempotency_Key="k")
+    slow.stuck.clear()
+    many = {"queries": [{"where": "secret"}]}
+    assert slow.call("POST", f"{D}/ask", many, Idempotency_Key="k").status == 422
+    statement = {"sql": "select count(*) from people where secret"}
+    assert slow.call("POST", f"{D}/sql", statement, Idempotency_Key="k").status == 422
+    assert slow.ask("secret", Idempotency_Key="k").body == first.body
+    assert spent(slow) == 10**6
+
+
+def test_stuck_scans_hold_up_nobodys_noise(tmp_path, monkeypatch):
+    """More scans are stuck than there are slots: each reply still leaves, as noise, on time."""
+    go_on, honest = threading.Event(), DuckDBEngine.sums
+
+    def sums(self, queries):
+        assert go_on.wait(60)
+        return honest(self, queries)
+
+    house = made(tmp_path / "house", queries=100)
+    with house.serving(padding=True, deadline_seconds=0.2, most_late=0, slots=1) as served:
+        monkeypatch.setattr(DuckDBEngine, "sums", sums)
+        try:
+            replies = [served.ask(f"age > {i}") for i in range(4)]
+        finally:
+            go_on.set()
+        assert [r.status for r in replies] == [200] * 4
+        assert spent(served) == 4 * 10**6
+        assert len(served.call("GET", "/v1/alarms", None, "anna").json["alarms"]) == 4
+
+
 def test_the_owner_hears_of_it_and_too_many_freeze_the_dataset(slow):
     """Being late may tell a bit about rows, so it may not go on."""
     slow.stuck.set()

@@ -3,7 +3,14 @@
 from __future__ import annotations
 
 import json
+import os
+import pty
 import re
+import signal
+import subprocess
+import sys
+from pathlib import Path
+from urllib.request import urlopen
 
 import pytest
 from typer.testing import CliRunner
@@ -35,6 +42,7 @@ def test_it_shows_what_it_should(shown):
         "73.1%", "known before asking", "shown only because this table is synthetic",
         "999 of 1,000 queries", "nothing was charged", "BudgetExceeded", "QueryNotAllowed",
         "100 numbers in", "report.md", "sulq schema draft", "docs/tutorial.md",
+        'db = sulq.connect("http://127.0.0.1:',
     ):  # fmt: skip
         assert text in " ".join(page.split())
 
@@ -69,6 +77,32 @@ def test_its_folder_can_be_used_afterwards(shown):
     assert json.loads(result.stdout)["total_micro"] == 1_000_000_000
     assert (folder / "report.md").read_text().startswith("# Privacy report")
     assert (folder / "ages.svg").read_text().startswith("<svg")
+
+
+def test_in_a_terminal_it_goes_on_serving_until_stopped(tmp_path):
+    """Someone watches: the address is printed and answers, and Ctrl-C ends it well."""
+    ours, theirs = pty.openpty()
+    child = subprocess.Popen(
+        [Path(sys.executable).with_name("sulq"), "demo", "--dir", tmp_path / "people"],
+        stdin=theirs, stdout=theirs, stderr=theirs, start_new_session=True,
+    )  # fmt: skip
+    os.close(theirs)
+    try:
+        page = ""
+        while "--data http" not in page:
+            page += os.read(ours, 65536).decode(errors="replace")
+        url = re.search(r"--data (http://127\.0\.0\.1:\d+)/people", page)[1]
+        assert json.loads(urlopen(f"{url}/v1/health").read())["status"] == "ok"
+        links = re.findall(rf"(owner|analyst) +({url}/console/enter/[\w-]{{43}})", page)
+        assert [who for who, _ in links] == ["owner", "analyst"]
+        for _, link in links:  # a button, so that looking does not use it up
+            assert b"This link signs you in once" in urlopen(link).read()
+        child.send_signal(signal.SIGINT)
+        assert child.wait(60) == 0
+    finally:
+        child.kill()
+        child.wait()
+        os.close(ours)
 
 
 def test_it_leaves_other_peoples_files_alone(tmp_path):

@@ -172,6 +172,8 @@ def put_into_postgres(folder: Path, patch: pytest.MonkeyPatch) -> None:
 @pytest.mark.parametrize("page", PAGES, ids=page_id)
 def test_examples_run(page: Path, workplace: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Every Python block and every `$ sulq` line of a page does what the page says."""
+    if page.name == "spark.md":
+        return  # run by tests/engines/test_spark.py, where Spark is
     if page.name == "postgresql.md":
         put_into_postgres(workplace, monkeypatch)
     if page == ROOT / "README.md":  # it is read in the demo's own folder, which has settings

@@ -154,8 +154,8 @@ def refresh(
         yes, as_json,
     )  # fmt: skip
     db = renew(
-        settings.source, settings.schema, ledger=settings.ledger, table=settings.table,
-        name=settings.name, reason=reason,
+        settings.source, settings.schema, ledger=settings.ledger, engine=settings.engine,
+        table=settings.table, name=settings.name, reason=reason,
     )  # fmt: skip
     with db:
         left = db.budget

@@ -159,7 +159,7 @@ def draft(
 
     Example: sulq schema draft people.parquet --out people.toml
     """
-    from sulq.cli.drafting import draft as text_of
+    from sulq.drafting import draft as text_of
 
     text = text_of(file, table)
     if out is None:
@@ -192,7 +192,7 @@ def check(
 
 
 def _bound(schema: Schema, data: str, table: str | None) -> Schema:
-    from sulq.cli.drafting import stored_types
+    from sulq.drafting import stored_types
     from sulq.sources import bind, open_source
 
     stored = stored_types(open_source(data, table))

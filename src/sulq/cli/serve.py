@@ -121,7 +121,8 @@ def begin(folder: Path, owner: str, as_json: bool) -> None:
     key = make(folder, owner)
     said = (
         f"Made {folder}. The owner {owner!r} has this key, shown only now:\n\n    {key.text}\n\n"
-        f"It expires on {key.expires[:10]}. Next: sulq dataset add FILE --dir {folder}"
+        f"It expires on {key.expires[:10]}. Next: sulq dataset add FILE --dir {folder}, or "
+        f"sulq serve {folder} and make one in a browser."
     )
     body = {"folder": str(folder), "owner": owner, "key": key.text, "expires": key.expires}
     emit(body, said, as_json)
@@ -149,7 +150,14 @@ def serve(
     with opened(folder):
         pass  # is it a server's folder, and can it be read?
     bound = running.listening(settings)
-    typer.echo(f"Serving {folder} on {running.address(settings, bound)}. Stop with Ctrl-C.")
+    url = running.address(settings, bound)
+    typer.echo(f"Serving {folder} on {url}. Stop with Ctrl-C.")
+    if sys.stdout.isatty():  # a link is as good as a key, so it goes nowhere but to a person
+        from sulq.console.entrances import entrance
+
+        path = entrance(folder)
+        if path is not None:
+            typer.echo(f"The owner may sign in once, within half an hour: {url}{path}")
     sys.stdout.flush()
     (running.serve_many if settings.workers > 1 else running.serve)(settings, bound)
 

@@ -166,10 +166,7 @@ class DuckDBEngine:
                 reader = f"read_csv({path}, {_csv_options(*csv_header(source.path))})"
             connection.execute(f"CREATE VIEW source AS SELECT * FROM {reader}")
         except duckdb.Error:
-            raise SchemaError(
-                f"source={source.name!r} could not be opened as {source.kind}. Is the file "
-                "complete, and of that format?"
-            ) from None
+            raise _unreadable(source) from None
         return connection
 
     def _open_database(self, source: Source) -> duckdb.DuckDBPyConnection:
@@ -189,16 +186,28 @@ class DuckDBEngine:
                 "with table=..."
             )
         home = next(s for s, name in found if name == table)
+        self._check_view(source, f"owner.{quote(home)}.{quote(table)}")
         number = f", rowid AS {PLACES['duckdb']}" if self._numbered else ""
         connection.execute(
             f"CREATE VIEW source AS SELECT *{number} FROM owner.{quote(home)}.{quote(table)}"
         )
         return connection
 
+    def _check_view(self, source: Source, name: str) -> None:
+        """Refuse a view of anything but its own file: already to describe it would read there."""
+        with duckdb.connect(":memory:") as locked:
+            locked.execute(f"ATTACH {text(str(source.path))} AS owner (READ_ONLY)")
+            for lock in LOCKS:
+                locked.execute(lock)
+            locked.execute(f"DESCRIBE SELECT * FROM {name}")
+
     def _count_rows(self, source: Source) -> int:
         """n; every line of a CSV is read, so that none can fail or vanish later."""
         if source.kind != "csv":
-            return int(self._execute("SELECT count(*) FROM source").fetchall()[0][0])
+            try:
+                return int(self._execute("SELECT count(*) FROM source").fetchall()[0][0])
+            except duckdb.Error:
+                raise _unreadable(source) from None
         assert source.path is not None
         counts = "".join(f", count({quote(n)})" for n in self.schema.names)
         try:
@@ -392,3 +401,10 @@ def _csv_options(delimiter: str, names: list[str]) -> str:
 def memory_limit() -> int:
     """Bytes DuckDB may use: half of what the machine has."""
     return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") // 2
+
+
+def _unreadable(source: Source) -> SchemaError:
+    return SchemaError(
+        f"source={source.name!r} could not be opened as {source.kind}. Is the file complete, and "
+        "of that format? A view may read its own file only, and no name may have *, ? or [."
+    )

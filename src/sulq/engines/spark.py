@@ -31,7 +31,7 @@ from sulq.values import Dense
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
-MOST_SQL = 200_000  # characters of one statement; Spark is slow to read longer ones
+MOST_SQL = 60_000  # characters of one statement; longer ones take longer to plan than to run
 VIEW, COUNTED = "sulq_rows", "sulq_counted"
 HASH = "sum(CAST(xxhash64({}) AS DECIMAL(20, 0)))"
 

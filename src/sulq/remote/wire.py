@@ -103,7 +103,7 @@ class Wire:
                 if status < 300:
                     return reply
                 if status not in AGAIN or time.monotonic() + (wait or pause) > until:
-                    raise _error(status, reply, wait)
+                    raise error_of(status, reply, wait)
                 pause = max(pause, wait or 0.0)
             time.sleep(pause)
             tried += 1
@@ -155,7 +155,7 @@ def at(name: str, *more: str) -> str:
     return "/".join(["/v1/datasets", *(quote(part, safe="") for part in (name, *more))])
 
 
-def _error(status: int, reply: bytes, wait: float | None) -> SulqError:
+def error_of(status: int, reply: bytes, wait: float | None) -> SulqError:
     """The server's refusal as the same exception that would be raised here."""
     try:
         said = json.loads(reply)["error"]

@@ -10,6 +10,7 @@ from __future__ import annotations
 import hmac
 import json
 from dataclasses import dataclass
+from typing import Any
 
 from sulq.errors import KeyRefused, NotFound, NotPermitted
 from sulq.server.people import KEY, Person, hashed
@@ -20,6 +21,10 @@ REFUSED = (
     "Send it as 'Authorization: Bearer sulq_...'; ask the dataset's owner for a new one."
 )
 NOBODY = bytes(32)
+HOLDER = (
+    "SELECT k.id AS key, k.hash, k.datasets, k.expires, k.revoked, p.* FROM keys k "
+    "JOIN people p ON p.id = k.person WHERE k.id = ?"
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,22 +66,33 @@ class Access:
         scheme, _, text = (authorization or "").partition(" ")
         match = KEY.fullmatch(text.strip()) if scheme.lower() == "bearer" else None
         number, secret = match.groups() if match else ("", "")
-        row = self._registry.one(
-            "SELECT k.hash, k.datasets, k.expires, k.revoked, p.* FROM keys k "
-            "JOIN people p ON p.id = k.person WHERE k.id = ?", number,
-        )  # fmt: skip
+        row = self._registry.one(HOLDER, number)
         same = hmac.compare_digest(hashed(secret), NOBODY if row is None else row["hash"])
         if row is None or not same or row["revoked"] or row["removed"] or row["expires"] <= now():
             raise KeyRefused(REFUSED)
-        scope = None if row["datasets"] is None else frozenset(json.loads(row["datasets"]))
-        return Visitor(Person(row["id"], row["house"], row["name"], row["role"]), number, scope)
+        return _visitor(row)
+
+    def holder(self, key: str) -> Visitor:
+        """Who holds the key of this public half, for a session begun with it; or KeyRefused."""
+        row = self._registry.one(HOLDER, key)
+        if row is None or row["revoked"] or row["removed"] or row["expires"] <= now():
+            raise KeyRefused(REFUSED)
+        return _visitor(row)
 
     def dataset(self, visitor: Visitor, name: str) -> Record:
         """A dataset this visitor may see, or NotFound."""
-        found = [r for r in self.datasets(visitor, name)]
+        found = self.datasets(visitor, name)
         if not found:
-            raise NotFound(f"there is no dataset {name!r} for this key. Nothing was charged.")
+            raise NotFound(f"there is no dataset {name[:64]!r} for this key. Nothing was charged.")
         return found[0]
+
+    def again(self, visitor: Visitor, record: Record) -> Record:
+        """The dataset as it is now, after a wait in which rights may have ended."""
+        self.holder(visitor.key)
+        found = self.dataset(visitor, record.name)
+        if found.id != record.id:  # closed, and another made under its name
+            raise NotFound(f"{record.name!r} is no longer what it was. Nothing was charged.")
+        return found
 
     def datasets(self, visitor: Visitor, name: str | None = None) -> list[Record]:
         """All that this visitor may see; those of one name."""
@@ -103,6 +119,12 @@ class Access:
                 "Use a key without datasets. Nothing was changed."
             )
         return visitor
+
+
+def _visitor(row: Any) -> Visitor:
+    scope = None if row["datasets"] is None else frozenset(json.loads(row["datasets"]))
+    person = Person(row["id"], row["house"], row["name"], row["role"])
+    return Visitor(person, row["key"], scope)
 
 
 def record_of(row: object) -> Record:

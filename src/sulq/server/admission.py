@@ -25,18 +25,22 @@ class Rate:
         self._burst = float(burst)
         self._buckets: OrderedDict[Hashable, tuple[float, float]] = OrderedDict()
 
-    def take(self, who: Hashable) -> None:
-        """One more request; LimitReached if it is one too many."""
+    def take(self, who: Hashable, much: float = 1.0) -> None:
+        """One more request, or as much as several; LimitReached if it is too much.
+
+        What is more than a whole burst waits for a full bucket and empties it.
+        """
+        much = min(much, self._burst)
         now = time.monotonic()
         tokens, since = self._buckets.get(who, (self._burst, now))
         tokens = min(self._burst, tokens + (now - since) * self._rate)
-        if tokens < 1:
-            wait = (1 - tokens) / self._rate
+        if tokens < much:
+            wait = (much - tokens) / self._rate
             raise LimitReached(
                 f"too many requests: {self._rate:g} a second in the long run. Nothing was "
                 f"charged.\nAsk again in {wait:.2g} seconds.", wait,
             )  # fmt: skip
-        self._buckets[who] = (tokens - 1, now)
+        self._buckets[who] = (tokens - much, now)
         self._buckets.move_to_end(who)
         while len(self._buckets) > REMEMBERED:
             self._buckets.popitem(last=False)
@@ -82,18 +86,18 @@ class Turnstile:
         return sum(len(line) for line in self._waiting.values())
 
     @asynccontextmanager
-    async def slot(self, who: Hashable) -> AsyncIterator[None]:
-        """Hold a slot; waits for a turn, or LimitReached."""
-        await self._enter(who)
+    async def slot(self, who: Hashable) -> AsyncIterator[bool]:
+        """Hold a slot, and say whether that took a wait for a turn; or LimitReached."""
+        waited = await self._enter(who)
         try:
-            yield
+            yield waited
         finally:
             self._leave()
 
-    async def _enter(self, who: Hashable) -> None:
+    async def _enter(self, who: Hashable) -> bool:
         if self._free and not self._waiting:
             self._free -= 1
-            return
+            return False
         if self.waiting >= self._queue:
             raise LimitReached(
                 "too many questions wait for this dataset. Nothing was charged.\nAsk again later.",
@@ -111,6 +115,7 @@ class Turnstile:
                     "was charged.\nAsk again later.", self._wait_seconds,
                 ) from None  # fmt: skip
             raise
+        return True
 
     def _give_up(self, who: Hashable, turn: asyncio.Future[None]) -> None:
         if turn.done():  # its turn had just come

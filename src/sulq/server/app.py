@@ -11,11 +11,12 @@ from fastapi.exceptions import RequestValidationError
 from starlette.exceptions import HTTPException
 
 import sulq
+from sulq.console import Console
 from sulq.errors import LimitReached, QueryNotAllowed, Refused, SulqError
 from sulq.server.gate import App, Gate, unknown_route
 from sulq.server.replies import UNEXPECTED, dumped, error_body, status_of, told
 from sulq.server.rooms import Rooms
-from sulq.server.routes import asking, datasets, people, running
+from sulq.server.routes import asking, datasets, owning, people, running
 from sulq.server.routes.parts import passed
 from sulq.server.settings import Settings
 from sulq.server.sources import without_paths
@@ -35,7 +36,7 @@ def make_app(settings: Settings) -> App:
     rooms = Rooms.open(settings)
     app = api()
     app.state.rooms = rooms
-    return Gate(app, rooms.access, rooms.metrics, settings)
+    return Console(Gate(app, rooms.access, rooms.metrics, settings), rooms)
 
 
 def api() -> FastAPI:
@@ -44,7 +45,7 @@ def api() -> FastAPI:
         title="SuLQ", version=sulq.__version__, description=ABOUT, lifespan=_lifespan,
         openapi_url="/v1/openapi.json", docs_url=None, redoc_url=None, redirect_slashes=False,
     )  # fmt: skip
-    for part in (asking, datasets, people, running):
+    for part in (asking, datasets, owning, people, running):
         app.include_router(part.routes)
     app.add_exception_handler(SulqError, _refused)
     app.add_exception_handler(RequestValidationError, _invalid)

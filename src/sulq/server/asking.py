@@ -16,13 +16,14 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
 from hashlib import sha256
 from typing import Any, TypeVar
+from weakref import WeakKeyDictionary
 
 from sulq.crowd import Order, answer_all
 from sulq.errors import EngineFailed, Refused, SourceChanged
 from sulq.pace import Paced, TooLate, until
 from sulq.question import Question
 from sulq.server import logs
-from sulq.server.access import Record, Visitor
+from sulq.server.access import Access, Record, Visitor
 from sulq.server.admission import AtOnce
 from sulq.server.crowding import Crowding
 from sulq.server.datasets import Dataset, Datasets, check_open
@@ -57,23 +58,30 @@ class Clock:
 class Asking:
     """Answers questions of all visitors to all datasets of this process."""
 
-    def __init__(self, datasets: Datasets, settings: Settings, metrics: Metrics) -> None:
+    def __init__(
+        self, datasets: Datasets, access: Access, settings: Settings, metrics: Metrics
+    ) -> None:
         self._datasets = datasets
+        self._access = access
         self._settings = settings
         self._metrics = metrics
         self._at_once = AtOnce(settings.at_once)
-        self._crowds: dict[int, Crowding[Callable[[], _Asked]]] = {}
-        self._threads = ThreadPoolExecutor(THREADS, thread_name_prefix="sulq")
+        # Kept as long as their dataset is open or asked; then their threads end by themselves.
+        self._own: WeakKeyDictionary[Dataset, _Threads] = WeakKeyDictionary()
+        self._crowds: WeakKeyDictionary[Dataset, Crowding[Callable[[], _Asked]]] = (
+            WeakKeyDictionary()
+        )
+        self._threads = _pool(THREADS)
 
     def close(self) -> None:
         """Wait for what is under way."""
-        self._threads.shutdown(wait=True)
+        own = [pool for threads in self._own.values() for pool in (threads.scans, threads.noise)]
+        for pool in (self._threads, *own):
+            pool.shutdown(wait=True)
 
     async def run(self, function: Callable[..., Given], *arguments: Any) -> Given:
         """Run what blocks in a thread, with this request's context."""
-        context = contextvars.copy_context()
-        loop = asyncio.get_running_loop()
-        return await loop.run_in_executor(self._threads, context.run, function, *arguments)
+        return await _run_in(self._threads, function, *arguments)
 
     def start(self, function: Callable[..., Any]) -> Future[Any]:
         """Begin something in a thread that nobody waits for."""
@@ -91,42 +99,45 @@ class Asking:
 
     async def answer(
         self, visitor: Visitor, record: Record, make: Callable[[Paced], Question],
-        request_id: str | None,
+        request_id: str | None, form: str = "",
     ) -> bytes:  # fmt: skip
-        """The reply to a question, at its deadline."""
+        """The reply to a question, at its deadline; `form` says how the reply is laid out."""
         who = visitor.person
-        dataset = await self.dataset(record)
         check_open(record)
+        dataset = await self.dataset(record)
         db = dataset.db.as_analyst(who.in_ledger)
         assert isinstance(db, Paced)
 
         def asked() -> _Asked:
-            return _Asked(record, db, who.in_ledger, make(db), request_id)
+            return _Asked(record, db, who.in_ledger, make(db), request_id, form)
 
         try:
-            with self._at_once.one_more(who.id):
+            with dataset.using(), self._at_once.one_more(who.id):
                 if not self._settings.padding:
-                    async with dataset.turnstile.slot(who.id):
-                        reply: bytes = await self._crowd(record).ask(asked)
+                    async with dataset.turnstile.slot(who.id) as waited:
+                        if waited:
+                            check_open(self._access.again(visitor, record))
+                        reply: bytes = await self._crowd(dataset).ask(asked)
                         return reply
                 ready = await self.run(asked)  # before the clock starts
                 seconds = self.seconds(dataset, ready.question)
                 assert seconds is not None
                 async with dataset.turnstile.slot(who.id):
-                    return await self._on_time(ready, Clock(time.monotonic(), seconds))
+                    check_open(self._access.again(visitor, record))
+                    return await self._on_time(ready, Clock(time.monotonic(), seconds), dataset)
         except SourceChanged:
             await self.run(self._datasets.forget, record)  # perhaps it was refreshed
             raise
 
-    def _crowd(self, record: Record) -> Crowding[Callable[[], _Asked]]:
+    def _crowd(self, dataset: Dataset) -> Crowding[Callable[[], _Asked]]:
         """Those who ask one dataset without deadlines."""
-        found = self._crowds.get(record.id)
+        found = self._crowds.get(dataset)
         if found is None:
 
             async def work(some: Sequence[Callable[[], _Asked]]) -> Sequence[Any]:
                 return await self.run(self._replies, some)
 
-            found = self._crowds[record.id] = Crowding(work)
+            found = self._crowds[dataset] = Crowding(work)
         return found
 
     def _replies(self, some: Sequence[Callable[[], _Asked]]) -> list[bytes | Exception]:
@@ -146,12 +157,17 @@ class Asking:
             out[i] = found if isinstance(found, Exception) else self._dumped(asked, found)
         return [x if x is not None else RuntimeError("no reply") for x in out]
 
-    async def _on_time(self, asked: _Asked, clock: Clock) -> bytes:
+    async def _on_time(self, asked: _Asked, clock: Clock, dataset: Dataset) -> bytes:
         """The reply, not before the deadline; a refusal at once, since no row was read for it."""
-        work = asyncio.ensure_future(self.run(self._reply, asked, clock.at(SCAN_SHARE)))
+        own = self._threads_of(dataset)
+        work = _run_in(own.scans, self._reply, asked, clock.at(SCAN_SHARE))
         await asyncio.wait({work}, timeout=clock.left(DECIDE_SHARE))
         try:
-            body = await self._late(asked, work) if _is_late(work) else work.result()
+            if _is_late(work):
+                _leave_behind(work, dataset)
+                body = await self._late(asked, own)
+            else:
+                body = work.result()
         except Refused:
             raise
         except EngineFailed:
@@ -168,6 +184,8 @@ class Asking:
 
     def _reply(self, asked: _Asked, moment: float | None) -> bytes:
         """Pay and answer; the noise of before, if this request id was late then."""
+        if moment is not None and time.monotonic() > moment:
+            raise TooLate  # no thread was free before: others' scans are stuck
         before = self._before(asked)
         if before is not None:
             return before
@@ -186,19 +204,34 @@ class Asking:
             asked.record, asked.analyst, asked.request_id, asked.digest
         )
 
-    async def _late(self, asked: _Asked, work: asyncio.Future[bytes]) -> bytes:
-        """Noise, charged; the owner is told. What the corridor gives later nobody waits for."""
-        work.add_done_callback(_forget)
+    async def _late(self, asked: _Asked, own: _Threads) -> bytes:
+        """Noise, charged; the owner is told."""
         record = asked.record
         logs.event("late", logging.WARNING, dataset=record.name, person=asked.analyst)
         self._metrics.add(record.house, "sulq_late_total", dataset=record.name)
-        return await self.run(self._noise, asked)
+        return await _run_in(own.noise, self._noise, asked)
+
+    def _threads_of(self, dataset: Dataset) -> _Threads:
+        """Threads that are free for this dataset, whatever is asked of others."""
+        found = self._own.get(dataset)
+        if found is None:
+            slots = self._settings.slots
+            found = self._own[dataset] = _Threads(_pool(slots), _pool(slots))
+        return found
 
     def _noise(self, asked: _Asked) -> bytes:
         found = asked.db.noise_alone(asked.question, request_id=asked.request_id)
         body = dumped(answer_body(found))
         self._datasets.keep_late(asked.record, asked.analyst, asked.request_id, asked.digest, body)
         return body
+
+
+@dataclass(frozen=True, slots=True)
+class _Threads:
+    """One thread for each slot, and one more for its noise: a stuck scan holds up no reply."""
+
+    scans: ThreadPoolExecutor
+    noise: ThreadPoolExecutor
 
 
 @dataclass(frozen=True, slots=True)
@@ -210,17 +243,37 @@ class _Asked:
     analyst: str
     question: Question
     request_id: str | None
+    form: str
 
     @property
     def digest(self) -> str:
-        texts = "\n".join(bundle.text for bundle in self.question.bundles)
+        texts = "\n".join([*(bundle.text for bundle in self.question.bundles), self.form])
         return sha256(texts.encode()).hexdigest()
+
+
+def _pool(threads: int) -> ThreadPoolExecutor:
+    return ThreadPoolExecutor(threads, thread_name_prefix="sulq")
+
+
+def _run_in(
+    pool: ThreadPoolExecutor, function: Callable[..., Given], *arguments: Any
+) -> asyncio.Future[Given]:
+    """Run what blocks in a thread of this pool, with this request's context."""
+    context = contextvars.copy_context()
+    return asyncio.get_running_loop().run_in_executor(pool, context.run, function, *arguments)
 
 
 def _is_late(work: asyncio.Future[bytes]) -> bool:
     return not work.done() or isinstance(work.exception(), TooLate)
 
 
-def _forget(work: asyncio.Future[bytes]) -> None:
-    if not work.cancelled():
-        work.exception()
+def _leave_behind(work: asyncio.Future[bytes], dataset: Dataset) -> None:
+    """What the corridor gives later nobody waits for; until then the rows stay open."""
+
+    def done(work: asyncio.Future[bytes]) -> None:
+        dataset.use.end()
+        if not work.cancelled():
+            work.exception()
+
+    if dataset.use.begin():
+        work.add_done_callback(done)

@@ -15,6 +15,7 @@ from typing import Any
 from sulq.errors import LimitReached, QueryNotAllowed
 
 LONGEST_NUMBER = 400  # digits, as exact numbers in queries may have
+MOST_NAMES = 100  # in the outermost object: each unknown one is an error of its own
 STRING = re.compile(rb'"(?:[^"\\]++|\\.)*+"?', re.DOTALL)
 HALF = re.compile(rb"\\u[dD][89a-fA-F]")  # half of a character, which no text may hold
 BRACKETS = re.compile(rb"[\[\]{}]")
@@ -30,13 +31,15 @@ def parsed(body: bytes, nesting: int) -> Any:
         )  # fmt: skip
         if HALF.search(body):
             json.dumps(found, ensure_ascii=False).encode("utf-8")
-        return found
     except UnicodeError:
         raise _malformed("it is not UTF-8 text") from None
     except json.JSONDecodeError as error:
         raise _malformed(f"{error.msg} at character {error.pos}") from None
     except RecursionError:
         raise LimitReached("the body is nested too deeply. Nothing was charged.") from None
+    if isinstance(found, dict) and len(found) > MOST_NAMES:
+        raise _malformed(f"it has {len(found):,} names, and no body here has {MOST_NAMES}")
+    return found
 
 
 def check_nesting(body: bytes, most: int) -> None:
@@ -51,11 +54,11 @@ def check_nesting(body: bytes, most: int) -> None:
 
 
 def _no_duplicates(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    found = dict(pairs)
-    if len(found) != len(pairs):
-        names = [name for name, _ in pairs]
-        twice = next(n for n in names if names.count(n) > 1)
-        raise _malformed(f"{twice[:60]!r} is given twice")
+    found: dict[str, Any] = {}
+    for name, value in pairs:
+        if name in found:
+            raise _malformed(f"{name[:60]!r} is given twice")
+        found[name] = value
     return found
 
 

@@ -1,8 +1,9 @@
-"""Sockets that must speak in time.
+"""Sockets that must speak and listen in time.
 
-uvicorn waits for ever for the end of a request's head. Here a request must have arrived whole
-within `read_seconds`, there are at most so many connections, and what is no HTTP is refused in
-the one shape of an error.
+uvicorn waits for ever for the end of a request's head, and for whoever does not read its reply.
+Here a request must have arrived whole within `read_seconds`, a reply must be taken as steadily,
+there are at most so many connections, and what is no HTTP is refused in the one shape of an
+error.
 """
 
 from __future__ import annotations
@@ -23,6 +24,7 @@ def protocol(settings: Settings) -> type[H11Protocol]:
 
     class Timely(H11Protocol):
         _clock: asyncio.TimerHandle | None = None
+        _unread: asyncio.TimerHandle | None = None
 
         def connection_made(self, transport: Any) -> None:
             super().connection_made(transport)
@@ -44,7 +46,35 @@ def protocol(settings: Settings) -> type[H11Protocol]:
 
         def connection_lost(self, exc: Exception | None) -> None:
             self._stop_clock()
+            self._is_read()
             super().connection_lost(exc)
+
+        def pause_writing(self) -> None:
+            super().pause_writing()
+            self._must_be_read()
+
+        def resume_writing(self) -> None:
+            self._is_read()
+            super().resume_writing()
+
+        def timeout_keep_alive_handler(self) -> None:
+            super().timeout_keep_alive_handler()
+            self._must_be_read()  # what is left of a reply keeps a closing socket open
+
+        def shutdown(self) -> None:
+            super().shutdown()
+            if self.transport.is_closing():
+                self._must_be_read()
+
+        def _must_be_read(self) -> None:
+            """Hang up without waiting any more, unless what was sent is taken in time."""
+            self._is_read()
+            self._unread = self.loop.call_later(settings.read_seconds, self.transport.abort)
+
+        def _is_read(self) -> None:
+            if self._unread is not None:
+                self._unread.cancel()
+                self._unread = None
 
         def send_400_response(self, msg: str) -> None:
             self._refuse(400, QueryNotAllowed("this is no HTTP request that is read here."))
@@ -72,6 +102,7 @@ def protocol(settings: Settings) -> type[H11Protocol]:
             if self.conn.our_state in (h11.IDLE, h11.SEND_RESPONSE) and not self._replying():
                 self.transport.write(_raw(status, error))
             self.transport.close()
+            self._must_be_read()
 
         def _replying(self) -> bool:
             return self.cycle is not None and self.cycle.response_started

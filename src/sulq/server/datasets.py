@@ -11,13 +11,13 @@ import json
 import sqlite3
 import threading
 import warnings
-from collections.abc import Mapping
-from contextlib import suppress
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from sulq.errors import NotFound, Refused, SulqError
+from sulq.errors import NotFound, QueryNotAllowed, Refused, SulqError
 from sulq.ledger.place import exists, sealed
 from sulq.pace import Paced, paced
 from sulq.promise import Promise
@@ -35,14 +35,53 @@ KEPT = ("epsilon", "delta", "queries", "noise", "guarantee")
 PROMISE = (*KEPT, "pricing")
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, weakref_slot=True, eq=False)
 class Dataset:
-    """A dataset that is open in this process."""
+    """A dataset that is open in this process. Made once each time it is opened."""
 
     record: Record
     db: Paced
     pace: Pace | None
     turnstile: Turnstile
+    use: Use
+
+    @contextmanager
+    def using(self) -> Iterator[None]:
+        """Scan its rows in here; it does not close meanwhile."""
+        if not self.use.begin():
+            raise Refused(
+                f"{self.record.name!r} was closed or refreshed just now. Nothing was charged.\n"
+                "Ask again."
+            )
+        try:
+            yield
+        finally:
+            self.use.end()
+
+
+class Use:
+    """How many scan a database. Given up, it is closed by the last of them."""
+
+    def __init__(self, db: Paced) -> None:
+        self._db = db
+        self._lock = threading.Lock()
+        self._users = 1  # whoever keeps it open
+
+    def begin(self) -> bool:
+        """One more; False if it is closed already."""
+        with self._lock:
+            if not self._users:
+                return False
+            self._users += 1
+            return True
+
+    def end(self) -> None:
+        """One less."""
+        with self._lock:
+            self._users -= 1
+            last = not self._users
+        if last:
+            self._db.close()
 
 
 class Datasets:
@@ -81,7 +120,7 @@ class Datasets:
     def _keep(self, record: Record, db: Paced) -> Dataset:
         settings = self._settings
         turnstile = Turnstile(settings.slots, settings.queue, settings.wait_seconds)
-        self._open[record.id] = Dataset(record, db, pace_of(record.pace), turnstile)
+        self._open[record.id] = Dataset(record, db, pace_of(record.pace), turnstile, Use(db))
         return self._open[record.id]
 
     def _database(self, arguments: Mapping[str, Any]) -> Paced:
@@ -92,15 +131,18 @@ class Datasets:
             return paced(sulq.open(**arguments))
 
     def forget(self, record: Record) -> None:
-        """Open it again at the next question: its rows were refreshed, or it is closed."""
+        """Open it again at the next question: its rows were refreshed, or it is closed.
+
+        What is under way is answered first.
+        """
         found = self._open.pop(record.id, None)
         if found is not None:
-            found.db.close()
+            found.use.end()
 
     def close(self) -> None:
         """Let go of everything."""
         for number in list(self._open):
-            self._open.pop(number).db.close()
+            self._open.pop(number).use.end()
 
     # ---- making ---------------------------------------------------------------------------
 
@@ -128,10 +170,14 @@ class Datasets:
             if refresh is not None and exists(ledger):
                 self._refresh(said, refresh)
             db = self._database(said)
-            if override is not None:
-                _say(ledger, known)
-            pace = self._measured(db, said)
-            record = self._written(owner, name, said, description, pace)
+            try:
+                if override is not None:
+                    _say(ledger, known)
+                pace = self._measured(db, said)
+                record = self._written(owner, name, said, description, pace)
+            except BaseException:
+                db.close()
+                raise
             self._keep(record, db)
         return record
 
@@ -274,8 +320,13 @@ class Datasets:
             "SELECT asked, body FROM late WHERE dataset = ? AND analyst = ? AND request = ?",
             record.id, analyst, request,
         )  # fmt: skip
-        if row is None or row["asked"] != asked:
-            return None  # the ledger refuses another question
+        if row is None:
+            return None
+        if row["asked"] != asked:  # or the same in another form, whose noise would be another
+            raise QueryNotAllowed(
+                f"request id {request!r} was used for another question. Nothing was charged.\n"
+                "Give each request its own id."
+            )
         return bytes(row["body"])
 
     def keep_late(

@@ -27,7 +27,10 @@ Send = Callable[[Message], Awaitable[None]]
 App = Callable[[Message, Receive, Send], Awaitable[None]]
 
 OPEN = ("/v1/health", "/v1/openapi.json")  # what needs no key
+INSIDE = "sulq.visitor"  # in the scope of a call from a page of the console, never of a request
 STRANGERS = 20.0, 100  # refused keys a second from one address, and at once
+A_REQUEST = 50_000  # bytes of a body that count as one more request
+ONCE = (b"idempotency-key", b"content-type")  # headers with one reader
 HEADERS = (
     (b"cache-control", b"no-store"),
     (b"x-content-type-options", b"nosniff"),
@@ -75,8 +78,11 @@ class Gate:
         passed = scope["sulq"] = Passed()
         reply = _Reply(send)
         try:
+            _check_once(scope)
             self._admit(scope, passed)
-            body = await self._body(scope, receive)
+            body = await body_of(scope, receive, self._settings)
+            if passed.visitor is not None:
+                self._rate.take(passed.visitor.person.id, len(body) / A_REQUEST)
             passed.json = self._parsed(scope, body)
             await self._app(scope, _again(body, receive), reply)
         except Turned as turned:
@@ -94,6 +100,10 @@ class Gate:
         """Whose key is it, and is it one too many?"""
         if scope["path"] in OPEN:
             return
+        if INSIDE in scope:
+            passed.visitor = scope[INSIDE]
+            self._rate.take(scope[INSIDE].person.id)
+            return
         headers = [v for k, v in scope["headers"] if k == b"authorization"]
         try:
             text = headers[0].decode("latin-1") if len(headers) == 1 else None
@@ -102,32 +112,6 @@ class Gate:
             self._strangers.take((scope.get("client") or ("",))[0])
             raise
         self._rate.take(passed.visitor.person.id)
-
-    async def _body(self, scope: Message, receive: Receive) -> bytes:
-        """The whole body, or a refusal as soon as it is too much."""
-        most = self._settings.body_bytes
-        names = [name for name, _ in scope["headers"]]
-        if b"content-length" in names and b"transfer-encoding" in names:
-            raise Turned(400, QueryNotAllowed("a body has one length: send one header for it."))
-        for name, value in scope["headers"]:
-            if name == b"content-length" and (not value.isdigit() or int(value[:20]) > most):
-                raise _too_large(most)
-        chunks: list[bytes] = []
-        size = 0
-        while True:
-            try:
-                message = await asyncio.wait_for(receive(), self._settings.read_seconds)
-            except TimeoutError:
-                raise Turned(408, LimitReached("the request did not arrive in time.")) from None
-            if message["type"] != "http.request":
-                raise Turned(408, LimitReached("the request ended in the middle."))
-            chunk = message.get("body", b"")
-            size += len(chunk)
-            if size > most:
-                raise _too_large(most)
-            chunks.append(chunk)
-            if not message.get("more_body", False):
-                return b"".join(chunks)
 
     def _parsed(self, scope: Message, body: bytes) -> Any:
         if not body:
@@ -194,6 +178,40 @@ class _Reply:
             headers.append((b"connection", b"close"))
         await self({"type": "http.response.start", "status": status, "headers": headers})
         await self({"type": "http.response.body", "body": body})
+
+
+async def body_of(scope: Message, receive: Receive, settings: Settings) -> bytes:
+    """The whole body, or a refusal as soon as it is too much."""
+    most = settings.body_bytes
+    names = [name for name, _ in scope["headers"]]
+    if b"content-length" in names and b"transfer-encoding" in names:
+        raise Turned(400, QueryNotAllowed("a body has one length: send one header for it."))
+    for name, value in scope["headers"]:
+        if name == b"content-length" and (not value.isdigit() or int(value[:20]) > most):
+            raise _too_large(most)
+    chunks: list[bytes] = []
+    size = 0
+    while True:
+        try:
+            message = await asyncio.wait_for(receive(), settings.read_seconds)
+        except TimeoutError:
+            raise Turned(408, LimitReached("the request did not arrive in time.")) from None
+        if message["type"] != "http.request":
+            raise Turned(408, LimitReached("the request ended in the middle."))
+        chunk = message.get("body", b"")
+        size += len(chunk)
+        if size > most:
+            raise _too_large(most)
+        chunks.append(chunk)
+        if not message.get("more_body", False):
+            return b"".join(chunks)
+
+
+def _check_once(scope: Message) -> None:
+    """Refuse a header given twice, of which one reader takes the first and another the last."""
+    names = [name for name, _ in scope["headers"] if name in ONCE]
+    if len(set(names)) != len(names):
+        raise Turned(400, QueryNotAllowed("a header is given twice. Nothing was charged."))
 
 
 def _again(body: bytes, receive: Receive) -> Receive:

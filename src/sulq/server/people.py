@@ -93,6 +93,10 @@ class People:
             raise NotFound(f"owner={name!r}: want one of {names}.")
         return _person(found[0])
 
+    def owners(self) -> int:
+        """How many owners this server has."""
+        return int(self._registry.one("SELECT count(*) FROM people WHERE role = 'owner'")[0])
+
     def add_analyst(self, house: int, name: str) -> Person:
         """A new analyst of a house; one who was removed comes back, with what they spent."""
         check_name(name, "analyst")

@@ -1,4 +1,4 @@
-"""One SQLite file in a server's folder: people, keys, datasets, alarms.
+"""One SQLite file in a server's folder: people, keys, datasets, alarms, sessions, models.
 
 What was asked and spent is not here but in each dataset's ledger. Several processes may share
 the file; every write is synced. Secrets are never in it: keys are kept as hashes.
@@ -18,7 +18,6 @@ from typing import Any
 from sulq.errors import LedgerDamaged, Refused
 
 FILE = "server.db"
-VERSION = 1
 BUSY_SECONDS = 30
 
 TABLES = """
@@ -77,6 +76,42 @@ CREATE TABLE alarms (
 );
 """
 
+SINCE_2 = """
+CREATE TABLE sessions (              -- of the console
+  id BLOB PRIMARY KEY,               -- SHA-256 of what the cookie holds
+  key TEXT NOT NULL REFERENCES keys (id),
+  begun TEXT NOT NULL,
+  seen TEXT NOT NULL
+) WITHOUT ROWID;
+CREATE TABLE entrances (             -- one-time sign-in links of the console
+  id BLOB PRIMARY KEY,               -- SHA-256 of what the link holds
+  key TEXT NOT NULL REFERENCES keys (id),
+  expires TEXT NOT NULL
+) WITHOUT ROWID;
+CREATE TABLE asked (                 -- questions of the console, with the answers that were paid
+  id TEXT PRIMARY KEY,               -- their request id
+  dataset INTEGER NOT NULL REFERENCES datasets (id),
+  person INTEGER NOT NULL REFERENCES people (id),
+  created TEXT NOT NULL,
+  question TEXT NOT NULL,            -- as JSON
+  answer TEXT NOT NULL               -- noisy numbers, as JSON
+);
+CREATE TABLE models (                -- learned through the console, from noisy answers alone
+  id TEXT PRIMARY KEY,
+  dataset INTEGER NOT NULL REFERENCES datasets (id),
+  person INTEGER NOT NULL REFERENCES people (id),
+  asked TEXT NOT NULL,               -- kind, columns and parameters, as JSON
+  created TEXT NOT NULL,
+  state TEXT NOT NULL CHECK (state IN ('running', 'ready', 'failed')),
+  seen TEXT NOT NULL,                -- when whoever learns it last said so
+  progress TEXT NOT NULL,            -- as JSON
+  body TEXT                          -- the model as JSON, or why there is none
+);
+"""
+
+STEPS = (TABLES, SINCE_2)
+VERSION = len(STEPS)
+
 
 def now() -> str:
     """UTC, ISO 8601, so that times sort as text."""
@@ -102,11 +137,17 @@ class Registry:
         path = folder / FILE
         os.close(os.open(path, os.O_CREAT | os.O_EXCL | os.O_RDWR, 0o600))
         registry = cls(path)
-        with registry.writing() as run:
-            for statement in TABLES.split(";\n"):
-                run(statement)
-            run(f"PRAGMA user_version = {VERSION}")
+        registry._step_up()
         return registry
+
+    def _step_up(self) -> None:
+        """Make the tables that came after the file's version, unless another process just did."""
+        with self.writing() as run:
+            version = run("PRAGMA user_version").fetchone()[0]
+            for step in STEPS[version:]:
+                for statement in step.split(";\n"):
+                    run(statement)
+            run(f"PRAGMA user_version = {VERSION}")
 
     @classmethod
     def open(cls, folder: Path) -> Registry:
@@ -123,7 +164,9 @@ class Registry:
             version = registry.one("PRAGMA user_version")[0]
         except sqlite3.Error as error:
             raise LedgerDamaged(f"{FILE} cannot be read ({error}). Restore a copy.") from None
-        if version != VERSION:
+        if 1 <= version < VERSION:
+            registry._step_up()
+        elif version != VERSION:
             raise Refused(
                 f"{FILE} is of version {version}, this sulq knows {VERSION}. Install the newer one."
             )

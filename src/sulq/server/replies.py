@@ -70,9 +70,11 @@ def status_of(error: SulqError) -> int:
 
 def charged_by(error: SulqError) -> bool | None:
     """Was a charge made? None: that cannot be told here."""
-    if isinstance(error, LedgerDamaged):
-        return None
-    return error.charged if isinstance(error, AuditRefused) else isinstance(error, EngineFailed)
+    if isinstance(error, EngineFailed):
+        return True
+    if isinstance(error, AuditRefused):
+        return error.charged
+    return False if isinstance(error, Refused) else None
 
 
 def error_body(error: SulqError) -> dict[str, Any]:

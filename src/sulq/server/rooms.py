@@ -30,10 +30,10 @@ class Rooms:
         """Open a server's folder."""
         registry = Registry.open(settings.folder)
         datasets = Datasets(registry, settings)
-        metrics = Metrics()
+        access, metrics = Access(registry), Metrics()
         return cls(
-            settings, registry, People(registry, settings.key_days), Access(registry), datasets,
-            metrics, Asking(datasets, settings, metrics),
+            settings, registry, People(registry, settings.key_days), access, datasets, metrics,
+            Asking(datasets, access, settings, metrics),
         )  # fmt: skip
 
     def close(self) -> None:

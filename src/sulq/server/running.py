@@ -84,8 +84,9 @@ def serve(settings: Settings, bound: socket.socket) -> None:
 
     from sulq.server import logs
 
+    server = uvicorn.Server(config(settings))  # what is wrong with them is said before the log
     logs.start()
-    uvicorn.Server(config(settings)).run([bound])
+    server.run([bound])
 
 
 @contextmanager

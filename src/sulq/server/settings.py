@@ -17,7 +17,7 @@ from sulq.config import FILE
 from sulq.errors import Refused
 
 PREFIX = "SULQ_SERVER_"
-MOST = {"port": 65_535, "workers": 64, "nesting": 100, "key_days": 3650}
+MOST = {"port": 65_535, "workers": 64, "nesting": 100, "batch": 10_000, "key_days": 3650}
 MAY_BE_ZERO = ("port", "queue", "most_late")
 
 
@@ -58,13 +58,13 @@ class Settings:
     def load(cls, folder: str | Path, **said: Any) -> Settings:
         """The settings of a server's folder; `said` wins over all."""
         folder = Path(folder).resolve()
-        values = _from_file(folder / FILE) | _from_environment() | said
+        given = {name: value for name, value in said.items() if value is not None}
+        values = _from_file(folder / FILE) | _from_environment() | given
         known = _kinds()
         for name in values:
             if name not in known:
                 raise Refused(f"[server] has no {name!r}. Known: {', '.join(known)}.")
-        checked = {n: _checked(n, v) for n, v in values.items() if v is not None}
-        return cls(folder, **checked)
+        return cls(folder, **{n: _checked(n, v) for n, v in values.items()})
 
     @property
     def loopback(self) -> bool:

@@ -7,14 +7,20 @@ port are listed there. Whoever runs the server may name anything, from the comma
 
 from __future__ import annotations
 
+from contextlib import suppress
+from itertools import islice
 from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
 
 from sulq.errors import SchemaError
 from sulq.server.settings import Settings
+from sulq.sources import CSV, DUCKDB, PARQUET, STORE
 
 LONGEST = 500
+ENDINGS = {e for e in (*PARQUET, *CSV, *DUCKDB, *STORE) if e.count(".") == 1}
+MOST_LOOKED_AT = 10_000
+MOST_LISTED = 500
 
 
 def allowed(source: Any, settings: Settings) -> str:
@@ -39,6 +45,28 @@ def allowed(source: Any, settings: Settings) -> str:
         f"source={source!r} is no file in the server's folders for data. Nothing was made.\n"
         "Ask whoever runs the server to put it there."
     )
+
+
+def listed(settings: Settings, files: bool) -> dict[str, list[str]]:
+    """What an owner may choose from: files if all are theirs, and servers without passwords."""
+    found: list[str] = []
+    servers: list[str] = []
+    for name in settings.sources:
+        if "://" in name:
+            with suppress(ValueError):
+                at = urlsplit(name)
+                port = "" if at.port is None else f":{at.port}"
+                servers.append(f"{at.scheme}://{at.hostname}{port}")
+        elif files:
+            found += _files((settings.folder / name).resolve())
+    return {"files": sorted(set(found)), "servers": sorted(set(servers))}
+
+
+def _files(root: Path) -> list[str]:
+    """The files with rows under a folder, as `allowed` takes them; not every one of very many."""
+    inside = (p for p in islice(root.rglob("*"), MOST_LOOKED_AT) if p.suffix.lower() in ENDINGS)
+    real = (p for p in inside if p.is_file() and p.resolve().is_relative_to(root))
+    return sorted(str(p.relative_to(root)) for p in real)[:MOST_LISTED]
 
 
 def _address(source: str, settings: Settings) -> str:

@@ -15,7 +15,7 @@ from sulq.pace import Paced
 from sulq.query import Query, Rows
 from sulq.question import Question
 from sulq.server.datasets import check_open
-from sulq.server.histories import page_of
+from sulq.server.histories import newest_of, page_of
 from sulq.server.replies import JSON, price_body
 from sulq.server.routes import models
 from sulq.server.routes.parts import (
@@ -29,6 +29,7 @@ from sulq.server.routes.parts import (
     router,
 )
 
+MOST_VALUES = 5000  # expressions in one request
 ASKED = (400, 401, 402, 404, 409, 413, 415, 422, 429, 500, 503)
 routes = router("asking")
 
@@ -40,7 +41,8 @@ routes = router("asking")
 )
 async def ask(here: ADataset, body: models.Ask, request_id: RequestId = None) -> Response:
     """Paid before a row is read. A question asked before gets its stored answer, free."""
-    return await _answered(here, _maker(here, body), request_id)
+    form = "query" if body.query is not None else "queries"
+    return await _answered(here, _maker(here, body), request_id, form)
 
 
 @routes.post(
@@ -62,14 +64,15 @@ async def price(here: ADataset, body: models.ToPrice) -> Response:
 )
 async def sql(here: ADataset, body: models.Sql, request_id: RequestId = None) -> Response:
     """Every declared group, each number with a low and a high end beside it."""
-    return await _answered(here, lambda db: db.question(body.sql), request_id)
+    return await _answered(here, lambda db: db.question(body.sql), request_id, body.sql)
 
 
 async def _answered(
-    here: Here, make: Callable[[Paced], Question], request_id: str | None
+    here: Here, make: Callable[[Paced], Question], request_id: str | None, form: str
 ) -> Response:
-    asking, known = here.rooms.asking, checked_id(request_id)
-    return Response(await asking.answer(here.visitor, here.record, make, known), media_type=JSON)
+    known = checked_id(request_id)
+    body = await here.rooms.asking.answer(here.visitor, here.record, make, known, form)
+    return Response(body, media_type=JSON)
 
 
 def _maker(here: Here, body: models.Ask) -> Callable[[Paced], Question]:
@@ -83,15 +86,27 @@ def _maker(here: Here, body: models.Ask) -> Callable[[Paced], Question]:
         return lambda db: db.question(text)
     if body.query is not None:
         one = body.query
+        _check_values([one])
         return lambda db: db.question(Query.from_json(one))
     many, most = body.queries or [], here.rooms.settings.batch
     if not 1 <= len(many) <= most:
         raise LimitReached(
             f"queries: {len(many):,} in one request, want 1 to {most:,}. Nothing was charged."
         )
+    _check_values(many)
     return lambda db: db.question(
         [Query.from_json(q) for q in many], share=body.share, together=body.together
     )
+
+
+def _check_values(queries: list[dict[str, Any]]) -> None:
+    """Refuse more expressions than can be parsed in about a second."""
+    lists = [v for v in (q.get("values") for q in queries) if isinstance(v, list)]
+    count = sum(len(v) for v in lists)
+    if count > MOST_VALUES:
+        raise LimitReached(
+            f"values: {count:,} in one request, want at most {MOST_VALUES:,}. Nothing was charged."
+        )
 
 
 @routes.post(
@@ -127,8 +142,9 @@ async def _public(here: Here, count: Callable[[Paced], Any]) -> Any:
     """What is public about the rows, in turn with everything else that scans them."""
     dataset = await here.dataset()
     check_open(here.record)
-    async with dataset.turnstile.slot(here.visitor.person.id):
-        return await here.run(count, dataset.db)
+    with dataset.using():
+        async with dataset.turnstile.slot(here.visitor.person.id):
+            return await here.run(count, dataset.db)
 
 
 def _rows(said: dict[str, Any]) -> Rows:
@@ -146,6 +162,7 @@ async def answers(
     here: ADataset,
     after: int = Parameter(0, ge=0, le=2**62, description="Continue behind this entry."),
     limit: int = Parameter(100, ge=1, le=1000),
+    newest: bool = Parameter(False, description="The last ones, newest first, without answers."),
 ) -> Response:
     """Free to read again. An answer is listed once the longest deadline has passed."""
     dataset, settings = await here.dataset(), here.rooms.settings
@@ -156,4 +173,6 @@ async def answers(
         return not settings.padding or since > settings.longest_seconds + 2
 
     who = here.visitor.person.in_ledger
+    if newest:
+        return reply(await here.run(newest_of, dataset.db, who, limit))
     return reply(await here.run(page_of, dataset.db, who, after, limit, shown))

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import tomllib
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Iterator
+from itertools import islice
 from typing import Any
 
 from fastapi import Response
@@ -205,8 +206,9 @@ async def ledger(here: OwnDataset) -> Response:
     return StreamingResponse(stream(), media_type="application/x-ndjson")
 
 
-def _some(lines: Any, count: int = 500) -> bytes:
-    return b"".join(line for line, _ in zip(lines, range(count), strict=False))
+def _some(lines: Iterator[bytes], count: int = 500) -> bytes:
+    """The next lines, as many as are sent at once."""
+    return b"".join(islice(lines, count))
 
 
 @routes.get(

@@ -9,6 +9,8 @@ from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field
 
+MOST_QUERIES = 10_000  # whatever `batch` of the settings says
+
 Name = Annotated[
     str,
     Field(
@@ -41,7 +43,9 @@ class Ask(Body):
     """One query, or a list of them as one batch."""
 
     query: QueryJson | None = None
-    queries: list[QueryJson] | None = Field(None, description="A batch: paid all or none.")
+    queries: list[QueryJson] | None = Field(
+        None, max_length=MOST_QUERIES, description="A batch: paid all or none."
+    )
     share: bool = Field(True, description="Answer counts from shared histograms where cheaper.")
     together: bool = Field(False, description="The list is one question of the ledger.")
 
@@ -91,6 +95,13 @@ class NewDataset(Body):
     override: Reason | None = Field(
         None, description="Begin a new ledger although these rows have one. Shown for good."
     )
+
+
+class ToDraft(Body):
+    """Where the rows are."""
+
+    source: str = Field(max_length=500, description="A file in the server's folder for data.")
+    table: str | None = Field(None, max_length=200, description="The table, where there are some.")
 
 
 class Change(Body):

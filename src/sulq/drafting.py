@@ -15,7 +15,7 @@ from pathlib import Path
 
 from sulq.errors import SchemaError
 from sulq.schema import MAX_NAME
-from sulq.sources import DATES, FLOATS, WHOLE, Source, open_source
+from sulq.sources import DATES, FLOATS, MAX_HEADER, WHOLE, Source, open_source
 
 HEAD = """\
 # Draft of a schema for {name}. Names and types come from the file's metadata.
@@ -69,7 +69,7 @@ def _header(path: Path) -> list[str]:
     opener = gzip.open if path.name.lower().endswith(".gz") else open
     try:
         with opener(path, "rt", encoding="utf-8-sig", newline="") as file:
-            line = file.readline()
+            line = file.readline(MAX_HEADER)
     except (OSError, UnicodeDecodeError):
         raise SchemaError(f"{path.name!r} cannot be read as UTF-8 text.") from None
     separator = max(",;\t|", key=line.count)

@@ -1,0 +1,370 @@
+"""Takes pictures of the console, from the running product on made-up people.
+
+    python docs/make_screenshots.py [--dark] [--out FOLDER] [page ...]
+
+Wants Debian's chromium. The pictures are docs/pictures/console-PAGE.png and -PAGE-narrow.png.
+"""
+
+from __future__ import annotations
+
+import argparse
+import base64
+import shutil
+import struct
+import sys
+import tempfile
+import warnings
+import zlib
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+from playwright.sync_api import Browser, Page, sync_playwright
+
+from sulq import demo_data
+from sulq.console.sessions import Sessions
+from sulq.server.folder import begin
+from sulq.server.rooms import Rooms
+from sulq.server.running import running
+from sulq.server.settings import Settings
+
+PICTURES = Path(__file__).parent / "pictures"
+WIDTHS = {"": 1280, "-narrow": 360}
+TALLEST = 1700  # pixels of a picture
+COLOURS = 128
+D = "/console/datasets/people"
+QUESTIONS = (
+    "select region, count(*), avg(income) from people group by region",
+    "select count(*) from people where smoker and disease",
+    "select education, count(*) from people where age >= 40 group by education",
+    "select avg(age) from people where disease",
+)
+
+
+# ---- a house with something in it -----------------------------------------------------------
+
+
+@contextmanager
+def served(folder: Path) -> Iterator[tuple[str, dict[str, str]]]:
+    """A server with the demo's people, an owner and an analyst; their sign-in links."""
+    begin(folder, "anna")
+    pq.write_table(demo_data.people(), folder / "data" / "people.parquet")
+    wide = {f"measurement_{i:03}": pa.array([0.5]) for i in range(200)}
+    pq.write_table(pa.table(wide), folder / "data" / "laboratory.parquet")
+    settings = Settings.load(folder, port=0, padding=False)
+    rooms = Rooms.open(settings)
+    try:
+        yield from _with(rooms, settings)
+    finally:
+        rooms.close()
+
+
+def _with(rooms: Rooms, settings: Settings) -> Iterator[tuple[str, dict[str, str]]]:
+    anna = rooms.people.owner()
+    schema = settings.folder / "people.toml"
+    schema.write_text(demo_data.SCHEMA)
+    promise = {"epsilon": 1.0, "delta": 1e-6, "queries": 200}
+    source = str(settings.folder / "data" / "people.parquet")
+    record = rooms.datasets.create(
+        anna, "people", {"source": source, "schema": schema, **promise},
+        description="Made-up people of four regions, one row each.",
+    )  # fmt: skip
+    alice = rooms.people.add_analyst(anna.house, "alice")
+    rooms.people.add_analyst(anna.house, "bruno")
+    rooms.people.invite(record.id, alice)
+    db = rooms.datasets.opened(record).db
+    db.allot("alice", 100)
+    for text in QUESTIONS:
+        db.as_analyst("alice").sql(text)
+    rooms.registry.alarm(anna.house, record.id, "late", "A reply to 'alice' left as noise: the sum "
+                         "was not there by its deadline. The charge stands.")  # fmt: skip
+    keys = {p.name: rooms.people.new_key(p, label="laptop").id for p in (anna, alice)}
+    sessions = Sessions(rooms.registry, rooms.access)
+    with running(settings) as url:
+        yield url, {name: sessions.link(key) for name, key in keys.items()}
+
+
+# ---- pages ----------------------------------------------------------------------------------
+
+Walk = Callable[[Page], None]
+
+
+def at(path: str) -> Walk:
+    """Just look."""
+    return lambda page: void(page.goto(path))
+
+
+def void(_: Any) -> None:
+    """Nothing to see."""
+
+
+def columns(page: Page, file: str = "people.parquet") -> None:
+    """A first draft."""
+    page.goto(f"/console/new?source={file}&name=survey")
+    page.get_by_role("button", name="Draft the columns").click()
+    page.get_by_text("to mend first").or_(page.get_by_text("This is a schema")).wait_for()
+
+
+def filled(page: Page) -> None:
+    """A schema."""
+    columns(page)
+    page.get_by_role("checkbox", name="key: id").check()
+    page.get_by_role("textbox", name="low of age").fill("0")
+    page.get_by_role("textbox", name="high of age").fill("120")
+    page.get_by_role("combobox", name="type of region").select_option("category")
+    page.get_by_role("textbox", name="values of region").fill("north, south, east, west")
+    page.get_by_role("checkbox", name="public: region").check()
+    page.get_by_role("button", name="Check").click()
+    page.get_by_text("This is a schema").wait_for()
+
+
+def promised(page: Page) -> None:
+    """The last step before a dataset is made."""
+    filled(page)
+    page.get_by_role("button", name="On to the promise").click()
+    page.get_by_role("heading", name="The promise of").wait_for()
+
+
+def key(page: Page) -> None:
+    """A key, shown once."""
+    page.goto("/console/analysts/bruno")
+    page.get_by_role("button", name="Make a key").click()
+    page.get_by_text("Shown only now").wait_for()
+
+
+def priced(page: Page) -> None:
+    """A price before paying; another question each time, so that it is never free."""
+    page.goto(f"{D}/ask")
+    age = 30 + page.viewport_size["width"] % 37 if page.viewport_size else 30
+    page.get_by_label("One SELECT").fill(
+        "select education, count(*), avg(income)\nfrom people\n"
+        f"where age >= {age}\ngroup by education"
+    )
+    page.get_by_role("button", name="See the price").click()
+    page.get_by_role("button", name="Ask and pay").wait_for()
+
+
+def answered(page: Page) -> None:
+    """An answer with its chart."""
+    priced(page)
+    page.get_by_role("button", name="Ask and pay").click()
+    page.wait_for_url("**/asked/*")
+
+
+def rehearsed(page: Page) -> None:
+    """A question tried on made-up rows."""
+    page.goto(f"{D}/rehearse")
+    page.get_by_label("One SELECT").fill("select sex, count(*) from people group by sex")
+    page.get_by_role("button", name="Rehearse").click()
+    page.get_by_role("img").first.wait_for()
+
+
+def learned(page: Page, kind: str, columns: list[str], label: str = "") -> None:
+    """A model with its pictures; learned once, looked at twice."""
+    page.goto(f"{D}/models")
+    title = {"PCA": "Principal components", "KMeans": "k-means", "ID3": "Decision tree"}
+    known = page.locator("main a[href*='/models/']:not([href*='/new/'])").filter(
+        has_text=title.get(kind, "Linear regression")
+    )
+    if known.count():
+        known.first.click()
+    else:
+        page.goto(f"{D}/models/new/{kind}")
+        if label:
+            page.get_by_label("Predict").select_option(label)
+        for name in columns:
+            page.get_by_label(name, exact=True).check()
+        page.get_by_role("button", name="See the price").click()
+        page.get_by_role("button", name="Learn and pay").click()
+    page.get_by_role("heading", name="What it learned").wait_for()
+
+
+OWNER: dict[str, Walk] = {
+    "home": at("/console/"),
+    "plan": at("/console/plan?epsilon=1&queries=200&rows=200000"),
+    "new": at("/console/new"),
+    "columns": filled,
+    "columns-wide": lambda page: columns(page, "laboratory.parquet"),
+    "promise": promised,
+    "analysts": at("/console/analysts"),
+    "analyst": at("/console/analysts/alice"),
+    "key": key,
+    "server": at("/console/server"),
+    "owner": at(f"{D}/owner"),
+    "people": at(f"{D}/people"),
+    "timeline": at(f"{D}/timeline"),
+    "schema": at(f"{D}/schema"),
+    "report": at(f"{D}/report"),
+    "close": at(f"{D}/owner/close"),
+}
+ANALYST: dict[str, Walk] = {
+    "datasets": at("/console/"),
+    "dataset": at(D),
+    "ask": at(f"{D}/ask"),
+    "price": priced,
+    "answer": answered,
+    "guided": at(f"{D}/guided"),
+    "rehearse": rehearsed,
+    "answers": at(f"{D}/answers"),
+    "models": at(f"{D}/models"),
+    "model-form": at(f"{D}/models/new/KMeans"),
+    "pca": lambda page: learned(page, "PCA", ["age", "income"]),
+    "kmeans": lambda page: learned(page, "KMeans", ["age", "income"]),
+    "tree": lambda page: learned(page, "ID3", ["age", "education", "smoker"], "disease"),
+    "regression": lambda page: learned(page, "LinearRegression", ["age", "smoker"], "income"),
+    "account": at("/console/account"),
+    "missing": at("/console/datasets/nobody"),
+    "not-permitted": at(f"{D}/owner"),
+}
+SIGNED_OUT: dict[str, Walk] = {
+    "sign-in": at("/console/sign-in"),
+    "enter": at("/console/enter/some-token"),
+}
+
+
+# ---- pictures -------------------------------------------------------------------------------
+
+
+def take(browser: Browser, url: str, links: dict[str, str], said: argparse.Namespace) -> None:
+    """Every page at both widths."""
+    for ending, width in WIDTHS.items():
+        for who, walks in (("", SIGNED_OUT), ("anna", OWNER), ("alice", ANALYST)):
+            context = browser.new_context(
+                base_url=url, viewport={"width": width, "height": 800},
+                color_scheme="dark" if said.dark else "light", reduced_motion="reduce",
+                storage_state=said.state.get(who),
+            )  # fmt: skip
+            page = context.new_page()
+            if who and who not in said.state:
+                page.goto(links[who])
+                page.get_by_role("button", name="Sign in").click()
+                page.wait_for_url("**/console/")
+                said.state[who] = context.storage_state()
+            for name, walk in walks.items():
+                if said.pages and name not in said.pages:
+                    continue
+                walk(page)
+                shot(page, said.out / f"console-{name}{ending}.png", width)
+            context.close()
+
+
+def shot(page: Page, path: Path, width: int) -> None:
+    """One picture, with few colours so that it is small."""
+    height = page.evaluate("document.documentElement.scrollHeight")
+    size = {"x": 0, "y": 0, "width": width, "height": min(height, TALLEST)}
+    raw = page.screenshot(full_page=True, clip=size)
+    path.write_bytes(_small(page.context.browser, raw))
+    print(f"{path.name}: {path.stat().st_size // 1024} KB")
+
+
+REDUCE = """async ([data, most]) => {
+  const picture = await createImageBitmap(await (await fetch(data)).blob());
+  const canvas = new OffscreenCanvas(picture.width, picture.height);
+  const paper = canvas.getContext("2d");
+  paper.drawImage(picture, 0, 0);
+  const seen = new Uint32Array(paper.getImageData(0, 0, canvas.width, canvas.height).data.buffer);
+  const counts = new Map();
+  for (const c of seen) counts.set(c, (counts.get(c) || 0) + 1);
+  const kept = [...counts].sort((a, b) => b[1] - a[1]).slice(0, most).map((x) => x[0]);
+  const parts = (c) => [c & 255, (c >> 8) & 255, (c >> 16) & 255];
+  const nearest = new Map();
+  const near = (c) => {
+    const [r, g, b] = parts(c);
+    let best = 0, least = Infinity;
+    kept.forEach((k, i) => {
+      const [x, y, z] = parts(k), far = (r - x) ** 2 + (g - y) ** 2 + (b - z) ** 2;
+      if (far < least) { least = far; best = i; }
+    });
+    return best;
+  };
+  const out = new Uint8Array(seen.length);
+  for (let i = 0; i < seen.length; i++) {
+    let found = nearest.get(seen[i]);
+    if (found === undefined) nearest.set(seen[i], found = near(seen[i]));
+    out[i] = found;
+  }
+  let text = "";
+  for (let i = 0; i < out.length; i += 32768) {
+    text += String.fromCharCode(...out.subarray(i, i + 32768));
+  }
+  return [canvas.width, canvas.height, kept.map(parts), btoa(text)];
+}"""
+
+
+def _small(browser: Browser | None, raw: bytes) -> bytes:
+    """The same picture with a palette: the commonest colours, others as the nearest of them."""
+    assert browser is not None
+    page = browser.new_page()
+    data = f"data:image/png;base64,{base64.b64encode(raw).decode()}"
+    width, height, palette, text = page.evaluate(REDUCE, [data, COLOURS])
+    page.close()
+    places = base64.b64decode(text)
+    lines = b"".join(b"\0" + places[y * width : (y + 1) * width] for y in range(height))
+    head = struct.pack(">IIBBBBB", width, height, 8, 3, 0, 0, 0)
+    colours = bytes(x for colour in palette for x in colour)
+    chunks = (
+        (b"IHDR", head),
+        (b"PLTE", colours),
+        (b"IDAT", zlib.compress(lines, 9)),
+        (b"IEND", b""),
+    )
+    return b"\x89PNG\r\n\x1a\n" + b"".join(
+        struct.pack(">I", len(body)) + kind + body + struct.pack(">I", zlib.crc32(kind + body))
+        for kind, body in chunks
+    )
+
+
+def gallery() -> str:
+    """A page with all of them."""
+    head = (
+        "# The console in pictures\n\n<!-- Written by docs/make_screenshots.py. Do not edit. -->\n\n"
+        "Every page, wide and narrow, on made-up people. [The console](../howto/console.md) says "
+        "what each is for.\n"
+    )
+    parts = [head]
+    for title, walks in (
+        ("Before signing in", SIGNED_OUT),
+        ("For analysts", ANALYST),
+        ("For owners", OWNER),
+    ):
+        parts.append(f"## {title}\n\n| | wide | narrow |\n|---|---|---|")
+        for name in walks:
+            said = name.replace("-", " ")
+            wide, narrow = (f"![{said}](console-{name}{ending}.png)" for ending in WIDTHS)
+            parts.append(f"| {said} | {wide} | {narrow} |")
+        parts.append("")
+    return "\n".join(parts)
+
+
+def main() -> int:
+    """Take them all, or some."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("pages", nargs="*")
+    parser.add_argument("--dark", action="store_true")
+    parser.add_argument("--out", type=Path, default=PICTURES)
+    said = parser.parse_args()
+    said.state = {}
+    said.out.mkdir(parents=True, exist_ok=True)
+    chromium = shutil.which("chromium") or shutil.which("chromium-browser")
+    if chromium is None:
+        print("no Chromium here: apt-get install chromium", file=sys.stderr)
+        return 1
+    warnings.simplefilter("ignore")
+    with (
+        tempfile.TemporaryDirectory() as folder,
+        served(Path(folder) / "house") as (url, links),
+        sync_playwright() as playwright,
+    ):
+        browser = playwright.chromium.launch(executable_path=chromium, args=["--no-sandbox"])
+        take(browser, url, links, said)
+        browser.close()
+    if said.out == PICTURES:
+        (PICTURES / "README.md").write_text(gallery(), encoding="utf-8")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
