@@ -11,7 +11,7 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 from fractions import Fraction
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from sulq.check import CheckedQuery
 from sulq.errors import MICRO, PromiseError, QueryNotAllowed, in_queries
@@ -21,6 +21,8 @@ from sulq.values import Geometry, Release
 
 PRICINGS = ("geometry", "paper")
 FURTHEST = 10**12  # how far a variance may be from R, either way
+FEW = 4  # numbers: beyond, comparing two questions is no quicker than pricing one
+MOST_KNOWN = 1_000  # tariffs kept
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,8 +63,28 @@ class Tariff:
 
 def tariff_of(query: CheckedQuery, promise: Promise, pricing: str = "geometry") -> Tariff:
     """What `query` costs under `promise`, and the noise that buys."""
-    # Many numbers, few kinds of them: each kind is worked out once.
-    kinds = [_kind(r) for r in query.releases]
+    kinds = tuple(_kind(r) for r in query.releases)
+    if len(kinds) > FEW:
+        return _worked_out(query, kinds, promise, pricing)
+    # Most questions are of a few sorts: all counts of a table have one tariff.
+    cells = query.shape[0] if pricing == "paper" else 1
+    sort = (
+        kinds, query.geometry, query.private_cells, query.rows_each, query.error, cells, promise,
+        pricing,
+    )  # fmt: skip
+    found = _known.get(sort)
+    if found is None:
+        found = _worked_out(query, kinds, promise, pricing)
+        if len(_known) >= MOST_KNOWN:
+            _known.clear()
+        _known[sort] = found
+    return found
+
+
+def _worked_out(
+    query: CheckedQuery, kinds: tuple[tuple[int, ...], ...], promise: Promise, pricing: str
+) -> Tariff:
+    """The tariff, each kind of number worked out once."""
     kept = dict(zip(kinds, query.releases, strict=True))
     grids = [_grid(r, promise) for r in kept.values()]
     dilation = _dilation(query, promise, grids)
@@ -78,6 +100,9 @@ def tariff_of(query: CheckedQuery, promise: Promise, pricing: str = "geometry") 
     }
     multiples, chosen, steps, widths = zip(*[each[kind] for kind in kinds], strict=True)
     return Tariff(Price(math.ceil(amount * MICRO), widths), multiples, chosen, steps)
+
+
+_known: dict[tuple[Any, ...], Tariff] = {}
 
 
 class _Grid(NamedTuple):
