@@ -11,7 +11,7 @@ from collections.abc import Awaitable, Callable, Sequence
 from typing import Any, Generic, TypeVar
 
 MOST = 32  # that are worked on at once
-USUAL = 2  # threads: one works while another's commit is synced
+USUAL = 1  # thread: others gather meanwhile and share its next commit
 RUNNERS = 4
 LONG_SECONDS = 0.05  # after which one more helps
 
