@@ -320,7 +320,8 @@ def _small(browser: Browser | None, raw: bytes) -> bytes:
 def gallery() -> str:
     """A page with all of them."""
     head = (
-        "# The console in pictures\n\n<!-- Written by docs/make_screenshots.py. Do not edit. -->\n\n"
+        "# The console in pictures\n\n"
+        "<!-- Written by docs/make_screenshots.py. Do not edit. -->\n\n"
         "Every page, wide and narrow, on made-up people. [The console](../howto/console.md) says "
         "what each is for.\n"
     )

@@ -278,13 +278,25 @@ def _remember(seal: Seal, guard: Guard) -> None:
     seal.remember(guard.claims[-1])
 
 
-def ledger_of_rows(source: Any, ledger: str | Path, table: str | None = None) -> str | None:
-    """Name the other ledger of this ledger's folder that is about these rows, if there is one."""
+def ledger_of_rows(
+    source: Any, ledger: str | Path, table: str | None = None, schema: Any = None
+) -> str | None:
+    """Name the other ledger of this ledger's folder that is about these rows, if there is one.
+
+    A table on a server says what it is through its engine, which wants a schema.
+    """
     from sulq.ledger.place import sealed
 
-    seal = sealed(ledger)
-    fingerprint = Guard(_settled(open_source(source, table)), seal).fingerprint
-    return None if fingerprint is None else seal.known(fingerprint)
+    seal, found = sealed(ledger), _settled(open_source(source, table))
+    if found.url is None:
+        claims = Guard(found, seal).claims
+    else:
+        running = _engine(found, Schema.load(schema), None)
+        try:
+            claims = guard_of(found, running, seal).claims
+        finally:
+            running.close()
+    return next((other for c in claims if (other := seal.known(c)) is not None), None)
 
 
 def _check_unclaimed(seal: Seal, guard: Guard) -> None:

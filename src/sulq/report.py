@@ -88,7 +88,7 @@ def report(ledger: Ledger, *, answers: bool = False, last: int | None = None) ->
         "budget": budget_of(ledger),
         "events": [
             {"number": e.number, "kind": e.kind, "time": e.body.get("time"),
-             "what": said_in(e.body)}
+             "what": decision(e.kind, e.body)}
             for e in entries
             if e.kind not in ("open", "charge", "answer", "retry")
         ],
@@ -110,8 +110,14 @@ def promise_of(ledger: Ledger) -> tuple[Promise | AuditPromise, str]:
     return Promise.from_json(recorded), pricing
 
 
-def said_in(body: dict[str, Any]) -> str:
-    """What a refresh or an override says about itself."""
+def decision(kind: str, body: dict[str, Any]) -> str:
+    """What an entry that is no question says, in words."""
+    if kind == "open":
+        return f"the ledger begins, with {in_queries(body['total'])} in all"
+    if kind == "allot":
+        most = body["allotted"]
+        left = "as much as there is" if most is None else f"at most {in_queries(most)}"
+        return f"{body['analyst']} may spend {left}"
     said = body.get("body", body)
     return "; ".join(f"{k}: {v}" for k, v in said.items() if k not in ("time", "terms") and v)
 

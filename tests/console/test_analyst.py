@@ -390,6 +390,27 @@ def test_a_failing_server_says_so_and_no_more(visit, house, monkeypatch):
     assert "secret of the inside" not in text(found)
 
 
+def test_changed_rows_stop_a_dataset_and_the_pages_say_so(tmp_path):
+    """The analyst hears that it is stopped, the owner why; old answers stay."""
+    from attacks.harness import people as table
+    from console.visiting import Visiting
+    from server.house import made, rows
+
+    house = made(tmp_path / "house")
+    with house.serving():
+        bob = Visiting(house, "bob")
+        place = paid(bob, sql(SQL))
+    rows(house.folder / "data" / "people.parquet", table(200, seed=8))
+    with house.serving():
+        bob = Visiting(house, "bob")
+        for path in (D, f"{D}/ask"):
+            found = bob.get(path)
+            assert found.status == 409
+            assert "stopped until its owner has looked at it" in plain(found)
+        assert "stopped until its owner has looked at it" in plain(bob.get("/console/"))
+        assert bob.get(f"{place}/csv").status == 200
+
+
 def test_two_hundred_columns_and_long_names_fold(tmp_path):
     """A wide table's page stays a page: the rest is folded away, long names may break."""
     import pyarrow as pa

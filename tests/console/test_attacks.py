@@ -432,6 +432,16 @@ def test_guessing_keys_is_slowed_down(tmp_path):
         assert Visiting(house, "bob").get("/console/").status == 200
 
 
+def test_pages_count_as_requests(tmp_path):
+    """Whoever loads too many pages waits, as with any program; the page says for how long."""
+    with made(tmp_path / "house").serving(rate=0.5, burst=6) as house:
+        bob = Visiting(house, "bob")
+        heard = [bob.get(D) for _ in range(8)]
+        assert [r.status for r in heard][:2] == [200, 200]
+        assert heard[-1].status == 429
+        assert "Wait a moment" in plain(heard[-1])
+
+
 # ---- other people's things ------------------------------------------------------------------
 
 
@@ -463,3 +473,35 @@ def test_control_a_forgotten_right_is_noticed(house, monkeypatch):
     eve = Visiting(house, "eve")
     monkeypatch.setattr(Access, "dataset", careless)
     assert eve.get(f"{D}/models").status == 200
+
+
+# ---- odd requests ---------------------------------------------------------------------------
+
+
+def test_odd_requests_are_answered_without_a_failure(house):
+    """Bytes that are no text, paths that climb, cookies that are none: a page, never a 500."""
+    bob = Visiting(house, "bob")
+    odd = ["?a=%ff%fe", "?" + "a&" * 6000, "?done=%00", "?next=//x", "?sql=%ff", "?" + "a" * 9000]
+    paths = [f"{place}{more}" for place in ("/console/", f"{D}/ask") for more in odd]
+    paths += [
+        "/console/static/../app.py", "/console/static/%2e%2e/app.py", "/console/static/",
+        "/console/static/style.css%00", "/console//", "/console/datasets//ask", "/console/%ff",
+        "/console/datasets/people%2Fask", "/console/datasets/..", "/console/datasets/people/",
+        f"{D}/asked/../ask", f"{D}/models/{'a' * 5000}", "/console/sign-in/",
+    ]  # fmt: skip
+    for path in paths:
+        assert bob.get(path).status in (200, 303, 404), path
+    for cookie in ("sulq_session=", "sulq_session=\xff\xfe", "sulq_session=" + "a" * 9000,
+                   "sulq_session=a; sulq_session=b", "=;;=", "sulq_session=\"x\\"):  # fmt: skip
+        assert call(house.url, "GET", "/console/", Cookie=cookie).status == 303
+    head = call(house.url, "HEAD", "/console/sign-in")
+    assert (head.status, head.body) == (200, b"")
+
+
+def test_an_old_cookie_is_not_taken_over(house):
+    """Signing in makes a new session, whatever the browser held before."""
+    planted = Visiting(house)
+    planted.cookie = "sulq_session=" + "a" * 43
+    found = planted.post("/console/sign-in", {"key": house.keys["bob"]}, csrf=None)
+    assert "a" * 43 not in found.headers["set-cookie"]
+    assert planted.get("/console/").status == 303

@@ -97,7 +97,7 @@ def test_looking_keeps_a_session_going(house):
         with rooms.registry.writing() as run:
             run("UPDATE sessions SET seen = ?", past)
         assert bob.get("/console/").status == 200
-        assert rooms.registry.one("SELECT min(seen) FROM sessions")[0] > past
+        assert rooms.registry.one("SELECT max(seen) FROM sessions")[0] > past
 
 
 def test_signing_out_everywhere_ends_every_session_of_that_person(house):
@@ -151,3 +151,23 @@ def test_no_key_no_cookie_in_the_log(house, capfd):
     said = "".join(capfd.readouterr())
     assert bob.cookie.split("=")[1] not in said
     assert not re.search(r"sulq_[0-9a-f]{16}_", said)
+
+
+def test_a_folder_from_before_the_console_opens(tmp_path):
+    """Tables that came later are made; a folder of a newer sulq is refused."""
+    from server.house import made
+
+    from sulq.errors import Refused
+    from sulq.server.registry import VERSION, Registry
+
+    house = made(tmp_path / "house")
+    with house.rooms() as rooms, rooms.registry.writing() as run:
+        for table in ("sessions", "entrances", "asked", "models"):
+            run(f"DROP TABLE {table}")
+        run("PRAGMA user_version = 1")
+    with house.serving():
+        assert Visiting(house, "bob").get("/console/").status == 200
+    with house.rooms() as rooms, rooms.registry.writing() as run:
+        run(f"PRAGMA user_version = {VERSION + 1}")
+    with pytest.raises(Refused, match="Install the newer one"):
+        Registry.open(house.folder)

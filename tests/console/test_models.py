@@ -254,6 +254,21 @@ def test_a_revoked_key_stops_a_model_on_its_way(house, monkeypatch):
     assert "The key is missing, malformed, unknown, expired or revoked" in plain(bob.get(place))
 
 
+def test_a_model_of_a_frozen_dataset_is_not_learned_and_costs_nothing(house):
+    bob = Visiting(house, "bob")
+    fields = wanted("NaiveBayes", budget="6")
+    found = bob.post(f"{M}/preview", fields)
+    fields += [("request", hidden(found, "request")), ("price", hidden(found, "price"))]
+    house.call("PATCH", "/v1/datasets/people", {"state": "frozen"}, "anna")
+    try:
+        place = bob.post(f"{M}/learn", fields).headers["location"]
+        wait(bob, place)
+        assert "is frozen" in plain(bob.get(place))
+        assert "Nothing was charged." in plain(bob.get(place))
+    finally:
+        house.call("PATCH", "/v1/datasets/people", {"state": "open"}, "anna")
+
+
 def test_a_server_that_stopped_says_so(tmp_path):
     """A model that was on its way when the server stopped is not on its way for ever."""
     house = made(tmp_path / "house")

@@ -1,7 +1,9 @@
 """An owner's whole life in a browser, what forged requests change, and who may not look."""
 
 import re
+from urllib.parse import quote
 
+import postgres
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
@@ -367,6 +369,17 @@ def test_control_the_same_form_from_the_page_works(visit, house):
     assert state(house) != before
 
 
+def test_removing_an_analyst_wants_their_name(visit, house):
+    made = house.call("POST", "/v1/analysts", {"name": "gone"}, "anna")
+    assert made.status == 201
+    anna = visit("anna")
+    wrong = anna.post("/console/analysts/gone/remove", {"typed": "bob"})
+    assert wrong.status == 422
+    assert "Nobody was removed." in plain(wrong)
+    assert anna.post("/console/analysts/gone/remove", {"typed": "gone"}).status == 303
+    assert anna.get("/console/analysts/gone").status == 404
+
+
 def test_a_revoked_key_is_gone_and_an_alarm_is_seen(visit, house):
     with house.rooms() as rooms:
         anna_id = rooms.people.owner("anna").house
@@ -383,3 +396,33 @@ def test_a_revoked_key_is_gone_and_an_alarm_is_seen(visit, house):
     assert anna.post(f"/console/keys/{number}/revoke", {"analyst": "eve"}).status == 303
     assert house.call("GET", "/v1/me", None, key).status == 401
     assert "revoked" in plain(anna.get("/console/analysts/eve"))
+
+
+@pytest.mark.skipif(not postgres.here(), reason=postgres.MISSING)
+def test_a_table_of_a_postgresql_server_that_is_allowed(tmp_path):
+    """Drafted from its catalog, made, asked; its address is not shown to anyone again."""
+    server = postgres.shared()
+    place = f"reader@{quote(f'{server.folder}/run', safe='')}"
+    table = f"public.{postgres.load(people(120, seed=8))}"
+    address = f"postgresql://{place}/postgres"
+    house = made(tmp_path / "house")
+    with house.serving(sources=("data", f"postgresql://{place.split('@')[1]}")):
+        anna = Visiting(house, "anna")
+        said = {"source": address, "table": table, "name": "rows"}
+        drafted = anna.post("/console/new/columns", said)
+        assert drafted.status == 200, plain(drafted)
+        assert re.search(r'name="t2".*?<option[^>]*selected>boolean', text(drafted), re.DOTALL)
+        filled = said | {"columns": "1", "n0": "secret", "t0": "boolean", "make": "yes"}
+        promised = {"epsilon": "1", "delta": "0.000001", "queries": "9", "rows": "120"}
+        whole = filled | promised | {"noise": "gaussian", "guarantee": "beliefs"}
+        sent = anna.post("/console/new/promise", whole)
+        assert sent.status == 303, plain(sent)
+        assert house.ask("secret", "anna", "rows").status == 200
+        for look in LOOKS:
+            assert b"reader@" not in anna.get(f"/console/datasets/rows/{look}").body
+        assert anna.post("/console/datasets/rows/owner/close", {"typed": "rows"}).status == 303
+        again = anna.post("/console/new/promise", whole | {"name": "again"})
+        assert again.status == 303, plain(again)
+        assert "8 queries left of 9" in plain(anna.get("/console/datasets/again/people"))
+        elsewhere = anna.post("/console/new/columns", said | {"source": "postgresql://other/x"})
+        assert "not one that the server may open" in plain(elsewhere)

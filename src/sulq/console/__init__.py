@@ -26,6 +26,7 @@ session it is, through the same gate, limits and rights as a request from outsid
     planning.py, plans.py     epsilon, delta, T and n -> the error of typical questions
     owner.py, inviting.py     what an owner decides; people and their keys
     timeline.py, watching.py  the ledger and the report; how the server does
+    entrances.py              sign-in links for whoever sits at the server's terminal
 
     templates/     what pages look like
     static/        one stylesheet, one small script

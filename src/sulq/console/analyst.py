@@ -16,7 +16,7 @@ from sulq.remote.wire import at
 from sulq.schema import Schema
 
 pages = Pages()
-LISTED = 200  # charges in a history
+LISTED = 100  # charges in a history
 FOLDED = 25  # columns after which the rest is folded away
 
 
@@ -130,5 +130,6 @@ def _table(part: dict[str, Any], charge: dict[str, Any]) -> dict[str, Any]:
 async def account(here: Visit) -> Response:
     """Who one is, one's keys, and the way out."""
     keys = (await here.get("/v1/keys"))["keys"]
-    own = [k for k in keys if k["person"] == here.visitor.person.name and not k["revoked"]]
+    who = here.visitor.person
+    own = [k for k in keys if (k["person"], k["role"], k["revoked"]) == (who.name, who.role, None)]
     return here.page("account.html", keys=own, current=here.visitor.key)

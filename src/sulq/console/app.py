@@ -42,8 +42,8 @@ from sulq.server.rooms import Rooms
 
 HOME = "/console/"
 STATIC = "/console/static/"
-THREADS = 16
-EACH = 4  # of them for one person
+THREADS = 64
+EACH = 8  # of them for one person
 PARTS = (
     entering, planning, making, inviting, owner, timeline, watching, analyst, asking, models,
 )  # fmt: skip

@@ -79,16 +79,18 @@ def fields(text: str) -> Form:
 
 
 def check_origin(headers: Mapping[str, str]) -> None:
-    """Refuse a form that a browser says is from elsewhere, or about which it says nothing."""
+    """Refuse a form that a browser says is from elsewhere, or about which it says nothing.
+
+    No page can change what a browser says in Sec-Fetch-Site. Where it says nothing there, as over
+    plain HTTP between machines, the origin must be the host that was asked.
+    """
     site, origin = headers.get("sec-fetch-site"), headers.get("origin")
-    if site not in (None, "same-origin", "none"):
-        raise NotPermitted(FOREIGN)
-    if origin is None:
-        if site is None:
+    if site is not None:
+        if site not in ("same-origin", "none"):
             raise NotPermitted(FOREIGN)
         return
     host = headers.get("host", "")
-    if not host or urlsplit(origin).netloc.lower() != host.lower():
+    if origin is None or not host or urlsplit(origin).netloc.lower() != host.lower():
         raise NotPermitted(FOREIGN)
 
 

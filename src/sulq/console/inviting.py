@@ -53,11 +53,13 @@ async def add(here: Visit) -> Response:
 
 
 def _shown(here: Visit, whose: str, made: dict[str, Any], datasets: list[str]) -> Response:
-    """A key, this once; and a link that signs in with it, once."""
+    """A key, this once; and for an analyst (not for "", the owner) a link that signs in once."""
     base = f"{here.request.url.scheme}://{here.request.url.netloc}"
+    own = whose == ""
     return here.page(
-        "key.html", whose=whose, made=made, datasets=datasets, base=base,
-        link=base + here.desk.sessions.link(made["id"]), own=whose == here.visitor.person.name,
+        "key.html", whose=here.visitor.person.name if own else whose, made=made,
+        datasets=datasets, base=base, own=own,
+        link="" if own else base + here.desk.sessions.link(made["id"]),
     )  # fmt: skip
 
 
@@ -113,7 +115,7 @@ async def own_key(here: Visit) -> Response:
         made = await here.send("POST", "/v1/keys", _wanted(here))
     except SulqError as error:
         return await _house(here, str(error), status_of(error))
-    return _shown(here, here.visitor.person.name, made, here.form.all("dataset"))
+    return _shown(here, "", made, here.form.all("dataset"))
 
 
 @pages.post("/console/keys/{key}/revoke")

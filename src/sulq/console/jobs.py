@@ -94,24 +94,24 @@ class Jobs:
     def _learn(self, id: str, wish: Wish, open: Callable[[], Database]) -> None:
         """In its thread: learn, and keep what came of it."""
         with suppress(Exception):  # a server that stops has closed the registry
+            paid = _Paid()
             try:
-                db = open()
-                before = int(db.budget.remaining * MICRO)
-                model = wish.model()
-                model.fit(
-                    db, columns=list(wish.columns), label=wish.label or None,
-                    progress=lambda steps: self._step(id, steps),
-                )  # fmt: skip
-                body = {"model": model.to_json()}
-                if wish.drawn:
-                    body["histogram"] = histogram(db, model)
-                left = int(db.budget.remaining * MICRO)
-                self._end(id, "ready", body | {"paid_micro": before - left, "left_micro": left})
+                body = self._learned(id, wish, paid.by(open()))
+                self._end(id, "ready", body | paid.body())
             except SulqError as error:
-                self._end(id, "failed", {"problem": str(error), "charged": _charged(error)})
+                self._end(id, "failed", {"problem": str(error)} | paid.body())
             except Exception as error:
                 logs.failure(error, route="learning")
-                self._end(id, "failed", {"problem": STOPPED})
+                self._end(id, "failed", {"problem": STOPPED} | paid.body())
+
+    def _learned(self, id: str, wish: Wish, db: Database) -> dict[str, Any]:
+        model = wish.model()
+        model.fit(
+            db, columns=list(wish.columns), label=wish.label or None,
+            progress=lambda steps: self._step(id, steps),
+        )  # fmt: skip
+        body = {"model": model.to_json()}
+        return body | ({"histogram": histogram(db, model)} if wish.drawn else {})
 
     def _step(self, id: str, steps: sulq.Steps) -> None:
         left = steps.remaining
@@ -158,8 +158,25 @@ def _job(row: Any) -> Job:
     )  # fmt: skip
 
 
-def _charged(error: SulqError) -> bool:
-    return not isinstance(error, sulq.BudgetExceeded)
+class _Paid:
+    """What learning cost in the end, as far as that can be told."""
+
+    def __init__(self) -> None:
+        self._db: Database | None = None
+        self._before = 0
+
+    def by(self, db: Database) -> Database:
+        """Watch this budget from now on."""
+        self._before, self._db = int(db.budget.remaining * MICRO), db
+        return db
+
+    def body(self) -> dict[str, int]:
+        """What was paid and what is left."""
+        with suppress(Exception):  # the key may have ended, or the server
+            if self._db is not None:
+                left = int(self._db.budget.remaining * MICRO)
+                return {"paid_micro": self._before - left, "left_micro": left}
+        return {}
 
 
 def _ago(span: timedelta) -> str:

@@ -7,6 +7,7 @@ would really have. No row is known here, so n is what the owner says it is.
 from __future__ import annotations
 
 import math
+import threading
 import warnings
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import suppress
@@ -38,7 +39,8 @@ DEFAULTS = {
 }  # fmt: skip
 MOST_ROWS = 10**12
 STEPS = (0.01, 0.03, 0.1, 0.3, 1, 3, 10, 30, 100)  # of T, for the curve
-SLOW = ("binomial", "stitched")
+SLOW = ("binomial", "stitched")  # seconds of work, so one at a time
+_TURN = threading.Lock()
 MOST_SLOW = 1000
 FINE = 100  # one part in so many, as "within 1%"
 
@@ -102,11 +104,22 @@ def plan(said: Mapping[str, str], schema: Schema = EXAMPLE) -> Plan:
     """What these choices come to, or PromiseError."""
     rows = _whole("n (rows)", said["rows"], MOST_ROWS)
     promise = promise_of(said)
-    if promise.noise in SLOW and promise.queries > MOST_SLOW:
+    if promise.noise not in SLOW:
+        return _planned(promise, rows, schema)
+    if promise.queries > MOST_SLOW:
         raise PromiseError(
             f"T={promise.queries:,}: noise={promise.noise!r} takes long to work out, so this page "
             f"shows it up to {MOST_SLOW:,}. `sulq plan` shows it for any T."
         )
+    if not _TURN.acquire(blocking=False):
+        raise PromiseError(f"noise={promise.noise!r}: another plan is being worked out. Try again.")
+    try:
+        return _planned(promise, rows, schema)
+    finally:
+        _TURN.release()
+
+
+def _planned(promise: Promise, rows: int, schema: Schema) -> Plan:
     return Plan(
         promise, rows, promise.explain(rows).splitlines(), list(_lines(promise, rows, schema)),
         _curve(promise),

@@ -188,7 +188,7 @@ class Datasets:
         folder = self._settings.folder / LEDGERS
         folder.mkdir(mode=0o700, exist_ok=True)
         own = folder / f"{owner.house}.{name}.ledger"
-        other = ledger_of_rows(said["source"], own, said.get("table"))
+        other = ledger_of_rows(said["source"], own, said.get("table"), said["schema"])
         if other is None:
             return own if said.get("ledger") is None else said["ledger"]
         in_use = self._users(folder / other)

@@ -10,9 +10,8 @@ from dataclasses import asdict
 from typing import Any
 
 from sulq.database import Database
-from sulq.errors import in_queries
 from sulq.ledger import Entry
-from sulq.report import answer_parts, said_in
+from sulq.report import answer_parts, decision
 from sulq.wording import readable
 
 LOOKED_AT = 5000  # entries of the chain for one page
@@ -134,22 +133,11 @@ def _line(number: int, kind: str, body: dict[str, Any]) -> dict[str, Any]:
         what, price, left = readable(body["query"]), body["price"], body["remaining"]
         who = body["analyst"]
     else:
-        what, price, left, who = _decision(kind, body), None, None, None
+        what, price, left, who = decision(kind, body), None, None, None
     return {
         "number": number, "kind": kind, "time": body.get("time"), "what": what, "analyst": who,
         "price_micro": price, "remaining_micro": left,
     }  # fmt: skip
-
-
-def _decision(kind: str, body: dict[str, Any]) -> str:
-    """What was decided."""
-    if kind == "open":
-        return f"the ledger begins, with {in_queries(body['total'])} in all"
-    if kind == "allot":
-        most = body["allotted"]
-        left = "as much as there is" if most is None else f"at most {in_queries(most)}"
-        return f"{body['analyst']} may spend {left}"
-    return said_in(body)
 
 
 def _thinned(curve: list[tuple[str, int]]) -> list[tuple[str, int]]:

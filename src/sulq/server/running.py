@@ -26,6 +26,7 @@ PAUSE_SECONDS = 1.0  # before a worker process that died is started again
 def config(settings: Settings) -> Any:
     """uvicorn's configuration."""
     try:
+        import jinja2  # noqa: F401  # of the console
         import uvicorn
     except ImportError:
         raise MissingExtra(
