@@ -24,6 +24,7 @@ def lines() -> Iterator[Line]:
     with tempfile.TemporaryDirectory(dir=".bench") as folder:
         with running(1) as session:
             db = opened(session, folder)
+            questions(db, session)  # so that both clusters have done as much before
             one = in_turn(asking(db), multiplying(db), rounds=3)
         with running(2) as session:
             db = opened(session, folder)

@@ -102,6 +102,7 @@ def test_what_is_public_is_the_same(pair):
 
 def test_an_analyst_sees_own_charges_and_an_owner_the_chain(pair):
     remote, _, house = pair
+    remote.count("secret")
     mine = remote.history()
     assert mine
     assert {c.analyst for c in mine} == {"bob"}

@@ -44,12 +44,13 @@ def page_of(
 def newest_of(db: Database, analyst: str, limit: int) -> dict[str, Any]:
     """The last questions of one analyst, newest first, without their answers."""
     first = max(0, db._ledger._last() + 1 - CHARTED)
-    found: deque[dict[str, Any]] = deque(maxlen=limit)
+    found: deque[Entry] = deque(maxlen=limit)  # put into words once it is known which
     for entry in db.entries(first):
         body = entry.body
         if entry.kind == "charge" and body["analyst"] == analyst and not _is_list(body["query"]):
-            found.append(_charge(db, entry.number, body, False))
-    return {"answers": list(reversed(found)), "next": None}
+            found.append(entry)
+    charges = [_charge(db, entry.number, entry.body, False) for entry in reversed(found)]
+    return {"answers": charges, "next": None}
 
 
 def _is_list(query: str) -> bool:
