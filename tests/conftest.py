@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import os
 
 import postgres
@@ -16,6 +17,9 @@ settings.register_profile(
 )  # fmt: skip
 settings.register_profile("wide", settings.get_profile("default"), derandomize=False)
 settings.load_profile("wide" if "SULQ_EXAMPLES" in os.environ else "default")
+
+# A forked child has none of its parent's threads: what they worked on must not be collected there.
+os.register_at_fork(after_in_child=gc.disable)
 
 
 def pytest_configure() -> None:

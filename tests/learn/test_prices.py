@@ -151,3 +151,13 @@ def test_kmeans_that_settled_spends_the_rest_on_one_last_step():
     model = KMeans(3, max_iter=12, budget=100).fit(db, columns=columns_of(3))
     assert model.n_iter_ < 12
     assert float(db.budget.spent) == pytest.approx(100, rel=1e-5)
+
+
+def test_many_steps_are_priced_as_they_can_be_paid():
+    """Each step gets a share that can be asked for, however many there may be."""
+    X, _ = blobs()
+    db = opened(table(X), schema(3), epsilon=5.0, guarantee="dp")
+    model = KMeans(3, max_iter=60)
+    price = model.price(db, columns_of(3)).queries
+    model.fit(db, columns=columns_of(3))
+    assert 0 < db.budget.spent <= price

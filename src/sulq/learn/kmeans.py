@@ -22,6 +22,7 @@ from .moments import CENTRE, count_and_sum_weights
 from .pictures import centres, centres_text, drawn, two_of
 
 GROWTH = math.sqrt(2.0)  # each step gets this much more of the budget than the one before
+LEAST_SHARE = Fraction(1, 1000)  # of what is left: less would see nothing
 COARSE = 0.1  # of a column's range: a mean with more noise than this is not worth moving to
 TRIES = 200  # random points tried for a place in the packing
 
@@ -86,7 +87,7 @@ class KMeans(Learner):
     ) -> sulq.Price:
         start = self._start(db, columns)
         if budget is None:
-            return sulq.Price(self.max_iter * db.price(self._query(db, columns, start)).micro)
+            budget = self.max_iter * db.price(self._query(db, columns, start)).queries
         smallest = Fraction(budget) * share_now(self.max_iter)
         within(db, self._query(db, columns, start), smallest)  # refuses what cannot be
         return sulq.Price(int(Fraction(budget) * MICRO))
@@ -226,7 +227,7 @@ def share_now(steps_left: int) -> Fraction:
     sum r^(2 steps to go) / share, least for shares that go as r^(steps to go); r = 1/GROWTH.
     """
     total = sum(GROWTH**i for i in range(steps_left))
-    return Fraction(round(MICRO / total), MICRO)
+    return max(Fraction(round(MICRO / total), MICRO), LEAST_SHARE)
 
 
 def still(centres: Array, before: Step | None, step: Step) -> bool:
