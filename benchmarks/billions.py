@@ -1,6 +1,6 @@
 """python -m benchmarks.billions [rows] [workers]: what docs/scale.md reckons, tried out.
 
-Rows are made where they are counted, so that ten billion of them fit a machine with two cores.
+Rows are made where they are counted, so that billions of them fit a machine with two cores.
 They repeat after PERIOD rows: every exact sum is known, and Spark's must be equal to it.
 """
 
@@ -26,7 +26,7 @@ from sulq.engines.spark import SparkEngine
 from sulq.schema import Schema
 from sulq.sources import open_source
 
-ROWS = 10**10
+ROWS = 10**9
 TASKS = 64
 PERIOD = 101 * 3 * 1000  # rows after which the pattern repeats
 ROW = (
