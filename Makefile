@@ -2,19 +2,18 @@
 # make test   everything: lint, types, tests
 # make bench  speed and error, as ratios measured in one run
 # make lint   style and types only
-.PHONY: run test bench lint setup java chromium axe clean
+.PHONY: run test bench lint setup java chromium tools axe clean
 
 PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 READY := $(VENV)/.ready
-JAVA := openjdk-17-jre-headless
 AXE := 4.14.0
 
 run: $(READY)
 	@$(BIN)/sulq demo
 
-test: $(READY) java chromium axe
+test: $(READY) java chromium tools axe
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
@@ -31,20 +30,20 @@ lint: $(READY)
 
 setup: $(READY)
 
-# Spark runs on Java. Without one, and without the right to install it, its tests are skipped.
-java:
-	@test -n "$$JAVA_HOME" || command -v java >/dev/null || \
-	if test "$$(id -u)" = 0 && command -v apt-get >/dev/null; then \
-		apt-get update -qq && DEBIAN_FRONTEND=noninteractive apt-get install -qq -y $(JAVA) >/dev/null; \
-	fi || true
+# What the tests want of the system. Without it, and without the right to install it, they are
+# skipped, or fail where CI=true: Java for Spark, a browser for the console, faults, certificates.
+apt = if test "$$(id -u)" = 0 && command -v apt-get >/dev/null; then apt-get update -qq && \
+	DEBIAN_FRONTEND=noninteractive apt-get install -qq -y --no-install-recommends $(1) >/dev/null; fi || true
 
-# The console's tests drive a browser. Without one, and without the right to install it, they are
-# skipped.
+java:
+	@test -n "$$JAVA_HOME" || command -v java >/dev/null || $(call apt,openjdk-17-jre-headless)
+
 chromium:
-	@command -v chromium >/dev/null || command -v chromium-browser >/dev/null || command -v google-chrome >/dev/null || \
-	if test "$$(id -u)" = 0 && command -v apt-get >/dev/null; then \
-		apt-get update -qq && DEBIAN_FRONTEND=noninteractive apt-get install -qq -y --no-install-recommends chromium fonts-dejavu-core >/dev/null; \
-	fi || true
+	@command -v chromium >/dev/null || command -v chromium-browser >/dev/null || \
+	command -v google-chrome >/dev/null || $(call apt,chromium fonts-dejavu-core)
+
+tools:
+	@{ command -v strace && command -v openssl; } >/dev/null || $(call apt,strace openssl)
 
 # axe-core checks that pages can be used by everyone. Without npm that check is skipped.
 axe: $(READY)

@@ -689,16 +689,16 @@ def test_a_lost_connection_is_made_again(admin, tmp_path):
     db = database(own_table(), tmp_path)
     kick(admin, db._engine)
     assert float(db.count("smoker")) == sum(people()["smoker"].to_pylist())
-    real = db._engine._sums
+    real = db._engine._in_server
 
     def cut(queries):
         kick(admin, db._engine)
         return real(queries)
 
-    db._engine._sums = cut
+    db._engine._in_server = cut
     with pytest.raises(sulq.EngineFailed, match="does not pay again"):
         db.count("age > 3")
-    db._engine._sums = real
+    db._engine._in_server = real
     assert db.budget.spent == 2
     db.count("age > 3")
     assert db.budget.spent == 2

@@ -531,7 +531,6 @@ def test_the_tree_in_words(fitted):
 
 
 def test_the_tree_drawn(fitted, tmp_path):
-    pytest.importorskip("altair")
     model, _ = fitted
     model.plot(tmp_path / "tree.svg")
     svg = (tmp_path / "tree.svg").read_text()
@@ -544,7 +543,6 @@ def test_the_tree_drawn(fitted, tmp_path):
 
 
 def test_a_lone_leaf_is_drawn(tmp_path):
-    pytest.importorskip("altair")
     db = words_database(every(4, 2)[:, :1], every(4, 2)[:, 1] == 1)
     model = ID3(budget=1000).fit(db, label="label")
     model.plot(tmp_path / "leaf.svg")

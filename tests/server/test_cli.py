@@ -1,6 +1,7 @@
 """The server from a terminal, as its owner and an analyst type it."""
 
 import json
+import os
 import re
 import signal
 import subprocess
@@ -211,8 +212,10 @@ def test_tls_works_with_a_certificate_of_ones_own(clinic):
          "/CN=localhost", "-addext", "subjectAltName=DNS:localhost,IP:127.0.0.1", "-keyout",
          "clinic/key.pem", "-out", "clinic/cert.pem"], capture_output=True, check=False,
     )  # fmt: skip
+    if made.returncode != 0 and os.environ.get("CI") == "true":
+        pytest.fail("openssl cannot make a certificate here: apt-get install openssl")
     if made.returncode != 0:
-        pytest.skip("openssl is not here to make a certificate")
+        pytest.skip("openssl cannot make a certificate here: apt-get install openssl")
     import sulq
     from sulq.server.running import running
     from sulq.server.settings import Settings

@@ -21,7 +21,7 @@ from sulq.engines.cubes import Cubes, spare
 from sulq.engines.postgres_catalog import contents_of, find_relation, version_of
 from sulq.engines.postgres_stream import stream
 from sulq.engines.sql import TooLong, quote
-from sulq.engines.statement import Statement, needs_kernel
+from sulq.engines.statement import Statement, in_two_ways
 from sulq.errors import EngineFailed, Refused, SchemaError
 from sulq.kernel import Matrix as Gathered
 from sulq.kernel import add_batch, batch_rows, needed_columns
@@ -192,21 +192,13 @@ class PostgresEngine:
         """The exact cells x values of every query, over one state of the rows."""
         try:
             with self._lock, self._snapshot():
-                return self._sums(list(queries))
+                return in_two_ways(queries, self._in_server, self._from_stream)
         except driver().Error:
             # The server's own words may quote rows, so they stop here.
             raise EngineFailed(
                 "the engine gave no sum. The charge stands; asking the same question again "
                 "does not pay again."
             ) from None
-
-    def _sums(self, queries: list[CheckedQuery]) -> list[Matrix]:
-        """In the server what it can say exactly; the rest through the kernel."""
-        aside = [needs_kernel(q) for q in queries]
-        plain = [q for q, kernel in zip(queries, aside, strict=True) if not kernel]
-        dense = [q for q, kernel in zip(queries, aside, strict=True) if kernel]
-        found = {False: iter(self._in_server(plain)), True: iter(self._from_stream(dense))}
-        return [next(found[kernel]) for kernel in aside]
 
     def _in_server(self, queries: list[CheckedQuery]) -> list[Matrix]:
         if not queries:

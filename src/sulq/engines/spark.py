@@ -20,7 +20,7 @@ from sulq.engines.margins import finer, finest, margin
 from sulq.engines.spark_kernel import SUMS, VERSION, Members, Partials, laid_out, version_here
 from sulq.engines.spark_sql import WHOLE_DECIMAL, SparkWriter, called
 from sulq.engines.sql import TooLong
-from sulq.engines.statement import Row, Statement, needs_kernel
+from sulq.engines.statement import Row, Statement, in_two_ways
 from sulq.errors import EngineFailed, Refused, SchemaError
 from sulq.kernel import needed_columns
 from sulq.schema import Schema
@@ -189,7 +189,7 @@ class SparkEngine:
         """The exact cells x values of every query."""
         try:
             with self._lock, self._tagged():
-                return self._sums(list(queries))
+                return in_two_ways(queries, self._by_sql, self._by_kernel)
         except failures():
             # Spark's own words may quote rows, so they stop here.
             raise EngineFailed(
@@ -235,14 +235,6 @@ class SparkEngine:
         """The rows of one SELECT."""
         table = self._session.sql(called(sql)).toArrow()
         return list(zip(*(column.to_pylist() for column in table.columns), strict=True))
-
-    def _sums(self, queries: list[CheckedQuery]) -> list[Matrix]:
-        """By SQL what it can say exactly; the rest by the kernel."""
-        aside = [needs_kernel(q) for q in queries]
-        plain = [q for q, kernel in zip(queries, aside, strict=True) if not kernel]
-        dense = [q for q, kernel in zip(queries, aside, strict=True) if kernel]
-        found = {False: iter(self._by_sql(plain)), True: iter(self._by_kernel(dense))}
-        return [next(found[kernel]) for kernel in aside]
 
     def _by_sql(self, queries: list[CheckedQuery]) -> list[Matrix]:
         if not queries:

@@ -8,7 +8,7 @@ share it: what differs between them is in the Writer.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 from sulq.check import CheckedQuery
@@ -22,6 +22,7 @@ MOST_COLUMNS = 1600  # of one SELECT, in PostgreSQL
 MOST_SQL = 1_000_000  # characters of one statement
 
 Row = tuple[Any, ...]
+Way = Callable[[list[CheckedQuery]], list[Matrix]]
 
 
 class Statement:
@@ -153,6 +154,15 @@ class Statement:
             for j, name in enumerate(values):
                 out[cell][j] += int(row[at[name]] or 0)
         return out
+
+
+def in_two_ways(queries: Sequence[CheckedQuery], by_sql: Way, by_kernel: Way) -> list[Matrix]:
+    """By SQL what it can say exactly, the rest by the kernel; in the order asked."""
+    aside = [needs_kernel(q) for q in queries]
+    plain = [q for q, kernel in zip(queries, aside, strict=True) if not kernel]
+    dense = [q for q, kernel in zip(queries, aside, strict=True) if kernel]
+    found = {False: iter(by_sql(plain)), True: iter(by_kernel(dense))}
+    return [next(found[kernel]) for kernel in aside]
 
 
 def needs_kernel(query: CheckedQuery) -> bool:
