@@ -1,8 +1,9 @@
 # make run    the demo: a private table behind a server, priced, charged, answered
-# make test   everything: lint, types, tests
+# make test   lint, types, layers, tests: of what takes long a fixed part
 # make bench  speed and error, as ratios measured in one run
-# make lint   style and types only
-.PHONY: run test bench lint setup java chromium tools axe clean
+# make soak   what takes too long for every change: all of it, and 30,000 batches on degenerate rows
+# make lint   style, types and layers only
+.PHONY: run test soak bench lint setup java chromium tools axe clean
 
 PYTHON ?= python3
 VENV := .venv
@@ -17,7 +18,13 @@ test: $(READY) java chromium tools axe
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
+	$(BIN)/lint-imports
 	$(BIN)/python -m pytest -n 2 --dist worksteal
+
+soak: $(READY) java tools
+	$(BIN)/python tests/attacks/degenerate.py --batches 30000
+	$(BIN)/python tests/attacks/degenerate.py --batches 500 --places spark
+	SULQ_SOAK=1 $(BIN)/python -m pytest --timeout 900 $$(grep -rl --include='test_*.py' '^from soak import' tests)
 
 bench: $(READY) java
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check diffprivlib==0.6.6
@@ -27,6 +34,7 @@ lint: $(READY)
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
+	$(BIN)/lint-imports
 
 setup: $(READY)
 

@@ -1,6 +1,7 @@
 """python -m benchmarks [section ...] [--write]: run, print ratios, keep them in RESULTS.md.
 
-Without names every section runs. --write replaces the tables of the sections that ran.
+Without names every section runs but those that install other libraries: peers, models, forests
+and margins. --write replaces the tables of the sections that ran.
 """
 
 from __future__ import annotations
@@ -11,6 +12,7 @@ import os
 import platform
 import re
 import sys
+import tempfile
 import warnings
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
@@ -19,10 +21,18 @@ from benchmarks.measure import Line
 
 RESULTS = Path(__file__).with_name("RESULTS.md")
 SECTIONS = {
-    "corridor": "Counts and sums",
+    "counts": "Counts and sums",
     "statements": "SQL",
+    "programs": "Programs",
+    "row_functions": "Functions of a row",
+    "workloads": "Workloads",
+    "session": "A session",
+    "strategies": "Ranges and distribution functions",
     "learning": "PCA, k-means, the perceptron",
+    "clusters": "k-means without a start",
     "learn_trees": "ID3",
+    "missing": "Missing values",
+    "synthetic": "Synthetic rows",
     "vertical": "Across databases",
     "audit": "The auditor",
     "postgres": "PostgreSQL",
@@ -30,7 +40,17 @@ SECTIONS = {
     "scale": "Scale",
     "server": "The server",
     "console": "The console",
+    "peers": "Peers",
+    "models": "Classifiers beside others",
+    "forests": "Random trees over all rows or blocks",
+    "margins": "LinearSVM from moments or gradients",
 }
+NAMED = {
+    "peers",
+    "models",
+    "forests",
+    "margins",
+}  # run when they are asked for: they install other libraries
 LIBRARIES = ("duckdb", "polars", "pyspark", "opendp", "numpy", "diffprivlib")
 HEAD = """# Last figures of `make bench`
 
@@ -41,17 +61,29 @@ Ratios are medians measured in one run, the ways compared taken in turn.
 def main() -> int:
     warnings.simplefilter("ignore")
     Path(".bench").mkdir(exist_ok=True)
-    wanted = [a for a in sys.argv[1:] if not a.startswith("-")] or list(SECTIONS)
+    with tempfile.TemporaryDirectory(dir=".bench") as folder:  # for what a whole run shares
+        os.environ["SULQ_BENCH"] = str(Path(folder).resolve())
+        return run()
+
+
+def run() -> int:
+    wanted = [a for a in sys.argv[1:] if not a.startswith("-")]
+    wanted = wanted or [name for name in SECTIONS if name not in NAMED]
     found: dict[str, list[Line]] = {}
+    notes: dict[str, str] = {}
     for name in wanted:
         found[name] = []
-        for line in importlib.import_module(f"benchmarks.{name}").lines():
+        module = importlib.import_module(f"benchmarks.{name}")
+        for line in module.lines():
             found[name].append(line)
             print(row(line), flush=True)
+        if hasattr(module, "notes"):
+            notes[name] = module.notes()
     if "--write" in sys.argv:
         kept = sections(RESULTS.read_text()) if RESULTS.exists() else {}
-        kept |= {SECTIONS[name]: table(lines) for name, lines in found.items()}
-        ordered = [f"## {title}\n\n{kept[title]}" for title in SECTIONS.values() if title in kept]
+        kept |= {SECTIONS[name]: table(lines, notes.get(name, "")) for name, lines in found.items()}
+        titles = dict.fromkeys([*SECTIONS.values(), *kept])  # others were written by hand
+        ordered = [f"## {title}\n\n{kept[title]}" for title in titles if title in kept]
         RESULTS.write_text("\n".join([HEAD, *ordered]))
     return 0 if all(line.ok for lines in found.values() for line in lines) else 1
 
@@ -65,7 +97,7 @@ def row(line: Line) -> str:
     )
 
 
-def table(found: list[Line]) -> str:
+def table(found: list[Line], notes: str = "") -> str:
     head = [
         f"{datetime.date.today().isoformat()}, {os.cpu_count()} cores, Python "
         f"{platform.python_version()}, {', '.join(filter(None, map(installed, LIBRARIES)))}.",
@@ -78,7 +110,7 @@ def table(found: list[Line]) -> str:
         f"| {x.amounts[1]} | {x.note} |"
         for x in found
     ]
-    return "\n".join([*head, *body, ""])
+    return "\n".join([*head, *body, "", *([notes] if notes else [])])
 
 
 def sections(text: str) -> dict[str, str]:

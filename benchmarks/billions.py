@@ -20,11 +20,11 @@ from benchmarks.data import SCHEMA
 from benchmarks.measure import seconds
 from benchmarks.postgres import ranges
 from benchmarks.spark import running
-from sulq.check import CheckedQuery, check
 from sulq.engines.duckdb import DuckDBEngine
-from sulq.engines.spark import SparkEngine
-from sulq.schema import Schema
-from sulq.sources import open_source
+from sulq.engines.spark.engine import SparkEngine
+from sulq.questions.check import CheckedQuery, check
+from sulq.sources.source import open_source
+from sulq.values.schema import Schema
 
 ROWS = 10**9
 TASKS = 64

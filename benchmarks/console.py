@@ -37,43 +37,43 @@ SQL = {"kind": "sql", "sql": "select region, count(*), avg(income) from people g
 
 
 def lines() -> Iterator[Line]:
-    from sulq.server.running import running
-    from sulq.server.settings import Settings
+    from sulq.server.process import running
+    from sulq.server.services.settings import Settings
 
     with tempfile.TemporaryDirectory(dir=".bench") as place:
-        folder = Path(place) / "house"
+        folder = Path(place) / "instance"
         keys = prepared(folder)
-        settings = Settings.load(folder, port=0, padding=False, rate=1e6, burst=10**6)
+        settings = Settings.load(folder, port=0, rate=1e6, burst=10**6)
         with running(settings) as url:
             yield from measured(url, keys)
 
 
 def prepared(folder: Path) -> dict[str, str]:
-    """A house with people, a wide file beside them, and many charges."""
+    """An instance with people, a wide file beside them, and many charges."""
     import pyarrow as pa
     import pyarrow.parquet as pq
 
-    from sulq.query import Query
-    from sulq.server.folder import begin
-    from sulq.server.rooms import Rooms
-    from sulq.server.settings import Settings
+    from sulq.server.services.context import Services
+    from sulq.server.services.folder import begin
+    from sulq.server.services.settings import Settings
+    from sulq.values.query import Query
 
     owner_key = begin(folder, "owner").text
     wide = {f"measurement_{i:03}": [0.5] for i in range(200)}
     pq.write_table(pa.table(wide), folder / "data" / "wide.parquet")
-    rooms = Rooms.open(Settings.load(folder, padding=False))
-    owner = rooms.people.owner()
+    services = Services.open(Settings.load(folder))
+    owner = services.people.owner()
     arguments = {
         "source": str(people(100_000).resolve()), "schema": SCHEMA, "epsilon": 1.0,
         "queries": 10**6,
     }  # fmt: skip
-    record = rooms.datasets.create(owner, "people", arguments)
-    alice = rooms.people.add_analyst(owner.house, "alice")
-    rooms.people.invite(record.id, alice)
+    record = services.datasets.create(owner, "people", arguments)
+    alice = services.people.add_analyst(owner.tenant, "alice")
+    services.people.invite(record.id, alice)
     asked = [Query(where=f"age > {i % 120} and income > {i}") for i in range(CHARGES)]
-    rooms.datasets.opened(record).db.as_analyst("alice").ask(asked, share=False)
-    keys = {"owner": owner_key, "alice": rooms.people.new_key(alice).text}
-    rooms.close()
+    services.datasets.opened(record).db.as_analyst("alice").ask(asked, share=False)
+    keys = {"owner": owner_key, "alice": services.people.new_key(alice).text}
+    services.close()
     return keys
 
 

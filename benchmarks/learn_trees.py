@@ -237,7 +237,7 @@ def their_bayes(models: Any) -> Line:
     rng = np.random.default_rng(0)
     y = rng.random(FEWER) < 0.5
     X = np.clip(rng.normal(np.where(y, 0.53, 0.47)[:, None], 0.1, (FEWER, 16)), 0.0, 1.0)
-    settings = {"epsilon": 1.0, "delta": 1e-6, "guarantee": "dp"}
+    settings = {"epsilon": 1.0, "delta": 1e-6, "guarantee": "dp", "bounds": (0.0, 1.0)}
     ours = statistics.median(
         1 - NaiveBayes(**settings).fit(X, y).score(X, y)  # type: ignore[arg-type]
         for _ in range(RUNS)

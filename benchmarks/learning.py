@@ -17,11 +17,12 @@ import pyarrow as pa
 
 import sulq
 from benchmarks.measure import Line, in_turn, seconds
-from sulq.learn import PCA, KMeans, Perceptron
+from sulq.learn import PCA, KMeans, LinearRegression, Perceptron
 
 RUNS = 5
 MILLION, FEWER, FEWEST = 1_000_000, 20_000, 10_000
 ALL = 1000  # queries, the whole budget
+TABLES: dict[int, Any] = {}  # made once, by their label
 PATIENCE = 20  # seconds for one of diffprivlib's PCAs
 
 
@@ -114,6 +115,50 @@ def pca_of_a_million() -> Iterator[Line]:
 
     a, b = in_turn(ours, lambda: X.T @ X, rounds=RUNS)
     yield Line("PCA, 1,000,000 x 64", a, b, "numpy, X.T @ X", 4.0)
+    yield from arrays_of_a_million(X)
+
+
+def arrays_of_a_million(X: Any) -> Iterator[Line]:
+    """PCA(epsilon=1).fit(X), the opening and the noise included."""
+
+    def fit(rows: Any) -> Callable[[], Any]:
+        return lambda: PCA(8, epsilon=1.0, bounds=(0, 1)).fit(rows, progress=False)
+
+    narrow, turned = X.astype(np.float32), np.asfortranarray(X)
+    ways = {"C order": X, "Fortran order": turned, "float32, against float64": narrow}
+    exact, *ours = in_turn(lambda: X.T @ X, *map(fit, ways.values()), rounds=RUNS)
+    for what, took in zip(ways, ours, strict=True):
+        yield Line(f"PCA.fit(X), 1,000,000 x 64, {what}", took, exact, "numpy, X.T @ X", 3.0)
+    X, settings = np.ascontiguousarray(X[:, :16]), {"epsilon": 1.0, "bounds": (0, 1)}
+    y = X @ np.linspace(-1, 1, 16) / 8 + 0.5
+    for model, label in (
+        (KMeans(8, init=X[:8], max_iter=3, **settings), None),
+        (LinearRegression(label_bounds=(0, 1), **settings), y),
+    ):
+        a, b = in_turn(
+            lambda m=model, t=label: m.fit(X, t, progress=False),
+            lambda m=model, t=label: as_a_table(m, X, t), rounds=RUNS,
+        )  # fmt: skip
+        yield Line(
+            f"{type(model).__name__}.fit(X), 1,000,000 x 16", a, b, "the same from a table", 1.3
+        )
+
+
+def as_a_table(model: Any, X: Any, y: Any) -> None:
+    """The same model of an Arrow table, whose columns are copied beforehand."""
+    held = TABLES.get(id(y))
+    if held is None:
+        columns = {f"x{i}": np.ascontiguousarray(x) for i, x in enumerate(X.T)}
+        held = TABLES[id(y)] = pa.table(columns if y is None else {**columns, "label": y})
+    number = {"type": "number", "low": 0.0, "high": 1.0}
+    db = sulq.open(
+        held, {"columns": dict.fromkeys(held.column_names, number)}, epsilon=1.0, queries=ALL,
+        ledger=":memory:",
+    )  # fmt: skip
+    with db:
+        names = [f"x{i}" for i in range(X.shape[1])]
+        whole = type(model)(**model.get_params() | {"budget": ALL})
+        whole.fit(db, columns=names, label=None if y is None else "label", progress=False)
 
 
 def pca_of_few() -> Iterator[Line]:

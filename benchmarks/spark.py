@@ -12,8 +12,8 @@ from typing import Any
 
 import sulq
 from benchmarks.data import SCHEMA, people
-from benchmarks.measure import Line, in_turn
-from benchmarks.postgres import BY_REGION, ranges
+from benchmarks.measure import Line, Opened, in_turn
+from benchmarks.postgres import BY_REGION, OLDEST, ranges
 
 CLUSTER = "local-cluster[{},1,2048]"  # workers of one core each
 COLUMNS = ["age", "income"]
@@ -23,13 +23,11 @@ TURNS = itertools.count()  # never the same question twice: its answer would be 
 def lines() -> Iterator[Line]:
     with tempfile.TemporaryDirectory(dir=".bench") as folder:
         with running(1) as session:
-            db = opened(session, folder)
-            questions(db, session)  # so that both clusters have done as much before
-            one = in_turn(asking(db), multiplying(db), rounds=3)
+            questions(session, folder)  # so that both clusters have done as much before
+            one = in_turn(asking(session, folder), multiplying(session, folder), rounds=3)
         with running(2) as session:
-            db = opened(session, folder)
-            yield questions(db, session)
-            two = in_turn(asking(db), multiplying(db), rounds=3)
+            yield questions(session, folder)
+            two = in_turn(asking(session, folder), multiplying(session, folder), rounds=3)
     for what, a, b in zip(("20 counts and a group-by", "products"), two, one, strict=True):
         # Two cores hold a driver and two workers here, so a second one need only do no harm.
         yield Line(f"{what} with two workers, Spark", a, b, "one worker", 1.2)
@@ -54,20 +52,23 @@ def opened(session: Any, folder: str) -> sulq.Database:
     return sulq.open(frame, SCHEMA, epsilon=1.0, queries=10**7, ledger=ledger, name="people")
 
 
-def asking(db: sulq.Database) -> Callable[[], None]:
-    """20 counts in one batch, then a statement; nothing is kept from before."""
+def asking(session: Any, folder: str) -> Opened:
+    """20 counts in one batch, then a statement; opened anew, so that nothing is kept."""
 
-    def ask() -> None:
-        t = next(TURNS)
-        db._engine.forget()  # type: ignore[attr-defined]
-        db.ask([sulq.Query(["1"], where=f"age between {a} and {b} and smoker and {t} = {t}")
-                for a, b in ranges(t)])  # fmt: skip
-        db.sql(BY_REGION.format(f" where {t} = {t}"))
+    def ready() -> Callable[[], None]:
+        db, t = opened(session, folder), next(TURNS)
 
-    return ask
+        def ask() -> None:
+            db.ask([sulq.Query(where=f"age between {a} and {b} and smoker")
+                    for a, b in ranges(t)])  # fmt: skip
+            db.sql(BY_REGION.format(OLDEST - t))
+
+        return ask
+
+    return Opened(ready)
 
 
-def questions(db: sulq.Database, session: Any) -> Line:
+def questions(session: Any, folder: str) -> Line:
     plain = session.newSession()
     plain.read.parquet(str(people().resolve())).createTempView("people")
 
@@ -76,12 +77,13 @@ def questions(db: sulq.Database, session: Any) -> Line:
             f"count_if(age between {a} and {b} and smoker)" for a, b in ranges(next(TURNS))
         )
         plain.sql(f"select {some} from people").collect()
-        plain.sql(BY_REGION.format("")).collect()
+        plain.sql(BY_REGION.format(OLDEST)).collect()
 
-    a, b = in_turn(asking(db), theirs)
+    a, b = in_turn(asking(session, folder), theirs)
     return Line("20 counts and a group-by, Spark", a, b, "plain Spark SQL", 1.3)
 
 
-def multiplying(db: sulq.Database) -> Callable[[], None]:
+def multiplying(session: Any, folder: str) -> Callable[[], object]:
     """Products of two columns, by the kernel in the workers."""
-    return lambda: db.ask(sulq.Query(sulq.Products(COLUMNS), where=f"{next(TURNS)} >= 0"))  # type: ignore[func-returns-value]
+    db = opened(session, folder)
+    return lambda: db.ask(sulq.Query(sulq.Products(COLUMNS), where=f"age < {OLDEST - next(TURNS)}"))

@@ -15,14 +15,27 @@ import sys
 import warnings
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 from sklearn import datasets
 
 import sulq
-from sulq.learn import ID3, NaiveBayes
+from sulq.drawing.lines import Axis, Line, lines
+from sulq.drawing.svg import SHEET
+from sulq.learn import (
+    ID3,
+    LSI,
+    AdditiveClassifier,
+    AssociationRules,
+    GaussianMixture,
+    LinearSVM,
+    LocallyWeightedRegression,
+    LogisticRegression,
+    NaiveBayes,
+    RandomTrees,
+)
 
 ROOT = Path(__file__).parents[1]
 sys.path.insert(0, str(ROOT / "tests"))
@@ -32,7 +45,6 @@ from learn import test_real as real  # noqa: E402
 FOLDER = ROOT / "docs" / "howto" / "learn"
 EPSILONS = (0.5, 1.0, 2.0, 5.0, 10.0, 20.0, 50.0, 100.0)
 RUNS = 11
-BLUE, GREY = "#4c78a8", "#8a8a8a"
 BEGIN, END = "<!-- curve: docs/make_curves.py -->", "<!-- end of curve -->"
 
 
@@ -67,7 +79,7 @@ def exact_regression() -> float:
 def tree(epsilon: float) -> float:
     """The share of rows that a tree of depth 3 classifies rightly."""
     X, y = datasets.load_breast_cancer(return_X_y=True)
-    model = ID3(epsilon=epsilon, guarantee="dp", bounds=real.CANCER)
+    model = ID3(epsilon=epsilon, guarantee="dp", bounds=real.CANCER, classes=[0, 1])
     return model.fit(X, y).score(X, y)
 
 
@@ -80,10 +92,22 @@ def exact_tree() -> float:
     return float(model.fit(X, y).score(X, y))
 
 
+def random_trees(epsilon: float) -> float:
+    """The share of rows that random trees classify rightly."""
+    X, y = datasets.load_breast_cancer(return_X_y=True)
+    model = RandomTrees(epsilon=epsilon, guarantee="dp", bounds=real.CANCER, classes=[0, 1])
+    return model.fit(X, y).score(X, y)
+
+
+def exact_random_trees() -> float:
+    """The same without noise worth speaking of."""
+    return random_trees(1e8)
+
+
 def bayes(epsilon: float) -> float:
     """The share of digits that are read rightly."""
     X, y = datasets.load_digits(return_X_y=True)
-    model = NaiveBayes(epsilon=epsilon, guarantee="dp", bounds=real.DIGITS)
+    model = NaiveBayes(epsilon=epsilon, guarantee="dp", bounds=real.DIGITS, classes=list(range(10)))
     return model.fit(X, y).score(X, y)
 
 
@@ -93,6 +117,128 @@ def exact_bayes() -> float:
 
     X, y = datasets.load_digits(return_X_y=True)
     return float(GaussianNB().fit(X, y).score(X, y))
+
+
+def additive(epsilon: float) -> float:
+    """The share of rows that an additive model classifies rightly."""
+    X, y = datasets.load_breast_cancer(return_X_y=True)
+    model = AdditiveClassifier(epsilon=epsilon, guarantee="dp", bounds=real.CANCER, classes=[0, 1])
+    return model.fit(X, y).score(X, y)
+
+
+def exact_additive() -> float:
+    """The same without noise worth speaking of."""
+    return additive(1e8)
+
+
+def synthetic(epsilon: float) -> float:
+    """The mean total variation of synthetic pairs of columns from the real ones."""
+    sys.path.insert(0, str(ROOT))
+    from benchmarks.synthetic import fitted, people, variations
+
+    rows = people(10_000)
+    model = fitted(rows.table, rows.schema, 0, epsilon)
+    return float(np.mean(variations(model, rows.table, model.sample().to_arrow())))
+
+
+def logistic(epsilon: float) -> float:
+    """The share of rows that logistic regression classifies rightly."""
+    X, y = datasets.load_breast_cancer(return_X_y=True)
+    model = LogisticRegression(epsilon=epsilon, guarantee="dp", bounds=real.CANCER, classes=[0, 1])
+    return model.fit(X, y).score(X, y)
+
+
+def exact_logistic() -> float:
+    """scikit-learn's, hardly regularised, on the same scaled columns."""
+    from sklearn import linear_model
+
+    X, y = datasets.load_breast_cancer(return_X_y=True)
+    low, high = map(np.array, real.CANCER)
+    unit = (X - low) / (high - low)
+    return float(linear_model.LogisticRegression(C=1e4, max_iter=5000).fit(unit, y).score(unit, y))
+
+
+def svm(epsilon: float) -> float:
+    """The share of rows that the widest margin classifies rightly."""
+    X, y = datasets.load_breast_cancer(return_X_y=True)
+    model = LinearSVM(epsilon=epsilon, guarantee="dp", bounds=real.CANCER, classes=[0, 1])
+    return model.fit(X, y).score(X, y)
+
+
+def exact_svm() -> float:
+    """scikit-learn's, with the same ridge on the same scaled columns."""
+    from sklearn.svm import LinearSVC
+
+    X, y = datasets.load_breast_cancer(return_X_y=True)
+    low, high = map(np.array, real.CANCER)
+    unit = (X - low) / (high - low) - 0.5
+    made = LinearSVC(loss="hinge", C=1000 / len(X), max_iter=50_000, intercept_scaling=30)
+    return float(made.fit(unit, y).score(unit, y))
+
+
+def mixture(epsilon: float) -> float:
+    """The mean logarithm of the density at the rows."""
+    X = datasets.load_iris().data
+    bounds = ([4, 2, 1, 0], [8, 4.5, 7, 2.5])
+    made = GaussianMixture(
+        3, covariance_type="diag", epsilon=epsilon, guarantee="dp", bounds=bounds
+    )
+    return made.fit(X).score(X)
+
+
+def exact_mixture() -> float:
+    """scikit-learn's."""
+    from sklearn.mixture import GaussianMixture as Exact
+
+    X = datasets.load_iris().data
+    return float(Exact(3, covariance_type="diag", n_init=10, random_state=0).fit(X).score(X))
+
+
+def local(epsilon: float) -> float:
+    """R^2 of the disease's progression from the body mass index alone."""
+    X, y = datasets.load_diabetes(return_X_y=True)
+    made = LocallyWeightedRegression(
+        epsilon=epsilon, guarantee="dp", bounds=(-0.2, 0.2), label_bounds=(0, 350)
+    )
+    return made.fit(X[:, [2]], y).score(X[:, [2]], y)
+
+
+def exact_local() -> float:
+    """The same without noise worth speaking of."""
+    return local(1e8)
+
+
+def lsi(epsilon: float) -> float:
+    """Of the five pixels nearest to each, how many are those without noise."""
+    near = [_nearest(e) for e in (epsilon, 1e10)]
+    return float(np.mean([len(a & b) / 5 for a, b in zip(*near, strict=True)]))
+
+
+def _nearest(epsilon: float) -> list[set[str]]:
+    X = datasets.load_digits().data
+    model = LSI(8, epsilon=epsilon, guarantee="dp", bounds=real.DIGITS).fit(X)
+    return [{name for name, _ in model.terms_like(term, 5)} for term in model.columns_]
+
+
+def rules(epsilon: float) -> float:
+    """The F1 score of the rules found, against those without noise."""
+    found, true = _rules(epsilon), _true_rules()
+    return 2 * len(found & true) / max(len(found) + len(true), 1)
+
+
+@cache
+def _true_rules() -> set[str]:
+    return _rules(1e8)
+
+
+def _rules(epsilon: float) -> set[str]:
+    sys.path.insert(0, str(ROOT))
+    from benchmarks.synthetic import PROMISE, people
+
+    rows = people(10_000)
+    db = sulq.open(rows.table, {"columns": rows.schema}, epsilon=epsilon, **PROMISE)
+    names = [name for name, said in rows.schema.items() if not said.get("bins")]
+    return set(map(str, AssociationRules(budget=1000).fit(db, columns=names).rules()))
 
 
 CURVES = {
@@ -108,11 +254,39 @@ CURVES = {
         exact_perceptron,
     ),
     "regression": Curve(real.diabetes, "R²", "diabetes, 442 x 10", exact_regression),
+    "additive": Curve(
+        additive, "share of rows classified rightly", "breast cancer, 569 x 30, 4 rounds",
+        exact_additive,
+    ),
+    "logistic": Curve(
+        logistic, "share of rows classified rightly", "breast cancer, 569 x 30, one round",
+        exact_logistic,
+    ),
+    "svm": Curve(
+        svm, "share of rows classified rightly", "breast cancer, 569 x 30, two rounds", exact_svm
+    ),
+    "mixture": Curve(
+        mixture, "mean log density of a row", "iris, 150 x 4, 3 components", exact_mixture
+    ),
+    "local-regression": Curve(local, "R²", "diabetes, 442 x 1", exact_local),
+    "lsi": Curve(
+        lsi, "share of the five nearest terms found", "digits, 1,797 x 64, 8 components"
+    ),
     "id3": Curve(
         tree, "share of rows classified rightly", "breast cancer, 569 x 30, depth 3", exact_tree
     ),
+    "random-trees": Curve(
+        random_trees, "share of rows classified rightly", "breast cancer, 569 x 30, 32 trees",
+        exact_random_trees,
+    ),
     "naive-bayes": Curve(
         bayes, "share of rows classified rightly", "digits, 1,797 x 64, 10 classes", exact_bayes
+    ),
+    "synthesizer": Curve(
+        synthetic, "total variation of pairs of columns", "made people, 10,000 x 12", lambda: 0.0
+    ),
+    "association-rules": Curve(
+        rules, "F1 score of rules, against those without noise", "made people, 10,000 x 8"
     ),
 }  # fmt: skip
 
@@ -141,31 +315,20 @@ def figure(curve: Curve, rows: list[dict[str, float]], exact: float) -> sulq.Pic
     """Quality against epsilon, and a dashed line for the method without noise."""
     said = ", ".join(f"{r['median']:.2f} at {r['epsilon']:g}" for r in rows)
 
-    def draw(alt: Any) -> Any:
-        across = alt.Scale(type="log", domain=[EPSILONS[0], EPSILONS[-1]], nice=False)
-        base = alt.Chart(alt.Data(values=rows)).encode(
-            x=alt.X("epsilon:Q", scale=across, axis=alt.Axis(values=list(EPSILONS), format="~g"))
-        )
-        ends = [r[k] for r in rows for k in ("low", "high")] + [exact]
-        scale = alt.Scale(zero=False, domain=[min(ends), max(ends)], nice=True)
-        y = alt.Y("median:Q", scale=scale, title=None)
-        band = base.mark_area(color=BLUE, opacity=0.2).encode(
-            y=alt.Y("low:Q", scale=scale, title=None), y2="high:Q"
-        )
-        line = base.mark_line(color=BLUE, strokeWidth=2.5).encode(y=y)
-        dots = base.mark_point(color=BLUE, filled=True, size=55).encode(y=y)
-        rule = (
-            alt.Chart(alt.Data(values=[{}]))
-            .mark_rule(color=GREY, strokeDash=[6, 4])
-            .encode(y=alt.datum(exact))
-        )
-        heading = alt.Title(
-            curve.what[:1].upper() + curve.what[1:],
-            subtitle=f"{curve.data}; {RUNS} runs, median and 2nd to 10th; dashed: without noise",
-        )
-        return alt.layer(band, rule, line, dots).properties(title=heading, width=520, height=260)
-
-    return sulq.Picture(f"{curve.what} on {curve.data}: {said}; {exact:.2f} without noise.", draw)
+    ends = [r[k] for r in rows for k in ("low", "high")] + [exact]
+    margin = 0.05 * (max(ends) - min(ends) or 1)
+    title, words = f"{curve.what[:1].upper()}{curve.what[1:]}", f"{curve.what} on {curve.data}"
+    text = f"{words}: {said}; {exact:.2f} without noise."
+    median = Line([(r["epsilon"], r["median"]) for r in rows], dots=True,
+                  band=[(r["low"], r["high"]) for r in rows])  # fmt: skip
+    drawn = lines(
+        "curve", title, text, [median],
+        Axis(EPSILONS[0], EPSILONS[-1], log=True, marks=[(e, f"{e:g}") for e in EPSILONS],
+             name="epsilon"),
+        Axis(min(ends) - margin, max(ends) + margin), level=exact, width=SHEET, height=300.0,
+        caption=f"{curve.data}; {RUNS} runs, median and 2nd to 10th; dashed: without noise.",
+    )  # fmt: skip
+    return sulq.Picture(text, [drawn])
 
 
 def put(page: Path, block: str) -> None:

@@ -1,4 +1,4 @@
-"""Writes the reference pages that are taken from the code: functions.md, cli.md and http.md.
+"""Writes the reference pages that are taken from the code.
 
     python docs/make_reference.py           write them
     python docs/make_reference.py --check   fail if one is stale
@@ -9,17 +9,21 @@ tests/system/test_docs.py runs the check, and reads every spelling below with th
 from __future__ import annotations
 
 import importlib
-import json
 import sys
 from collections.abc import Callable, Iterator
 from dataclasses import fields
 from pathlib import Path
 from typing import Any
 
-from sulq.config import Settings, draft
-from sulq.expressions import HINTS, MAX_NESTING, MAX_TEXT
-from sulq.schema import Schema
-from sulq.tree import FUNCTIONS, HUGE, LARGEST, MADE, MAX_NODES
+from sulq.expressions.functions import FUNCTIONS, MADE
+from sulq.expressions.node import HUGE, MAX_NODES
+from sulq.expressions.parse import HINTS, MAX_NESTING, MAX_TEXT
+from sulq.learn import KINDS, KMeans
+from sulq.learn.parameters import Parameter, parameters_of
+from sulq.server.api.api_reference import Field, Route, sections
+from sulq.server.api.app import api
+from sulq.settings_file import Settings, draft
+from sulq.values.schema import LARGEST, Schema
 
 FOLDER = Path(__file__).parent / "reference"
 
@@ -84,6 +88,12 @@ SPELLINGS: dict[str, dict[str, str]] = {
     },
     "Text and dates": {
         "length": "length(t)",
+        "starts_with": "starts_with(t, 'A')",
+        "ends_with": "ends_with(t, 'z')",
+        "contains": "contains(t, 'b')",
+        "substr": "substr(t, 2, 3)",
+        "split_part": "split_part(t, '-', 2)",
+        "regexp_matches": "regexp_matches(t, '^[A-Z]{2}-\\d+$')",
         "lower": "lower(t)",
         "upper": "upper(t)",
         "part": "extract(year from d)",
@@ -105,6 +115,7 @@ ALSO = {
     "date_diff('day', d, e)": "`e - d`, in whole days",
     "year(d)": "`extract(year from d)`; likewise quarter, month, day, dayofweek, dayofyear",
     "date_part('month', d)": "`extract(month from d)`",
+    "left(t, 3)": "`substr(t, 1, 3)`",
     "k is null or k > 3": "brackets and precedence are SQL's",
 }
 
@@ -125,7 +136,7 @@ def functions_page() -> str:
     lines = [
         "# Functions",
         "",
-        "<!-- Written by docs/make_reference.py from sulq.tree.FUNCTIONS. Do not edit. -->",
+        "<!-- Written by docs/make_reference.py from sulq.expressions.functions. Do not edit. -->",
         "",
         "What may stand in an expression or a `where`: this list and nothing else. Every function",
         "is total. It has a value or is missing (NULL) on every row, and it never fails. All of",
@@ -299,13 +310,54 @@ def _default(p: Any) -> str:
     return f"`{p.default}`"
 
 
+# --- learners.md ------------------------------------------------------------------------
+
+
+def learners_page() -> str:
+    """The parameters of every learner, as they declare them."""
+    lines = [
+        "# Learners' parameters",
+        "",
+        "<!-- Written by docs/make_reference.py from sulq.learn. Do not edit. -->",
+        "",
+        "Each is a keyword of the constructor (the first one of `PCA`, `SVD` and `KMeans` may",
+        "stand without its name), an option of `sulq learn` if it is a number, a word or a switch,",
+        "and under its name in the last column a field of the console's form.",
+        "[Learning](../howto/learn/README.md) says what the learners do.",
+        "",
+        "Every learner has these:",
+        "",
+        *_learner_table([p for p in parameters_of(KMeans) if p.shared]),
+    ]
+    for name, kind in KINDS.items():
+        own = [p for p in parameters_of(kind) if not p.shared]
+        table = _learner_table(own, bool(kind.about.title))
+        lines += ["", f"## {name}", "", kind.about.words, "", *table]
+    return "\n".join(lines) + "\n"
+
+
+def _learner_table(found: list[Parameter], shown: bool = False) -> list[str]:
+    head = [
+        "| parameter | default | what it is | may be | in the console |",
+        "|---|---|---|---|---|",
+    ]
+    return head + [
+        f"| `{p.name}` | `{p.default!r}` | {_cell(p.help)} | {_may_be(p)} | {p.words * shown} |"
+        for p in found
+    ]
+
+
+def _may_be(p: Parameter) -> str:
+    kind = {int: "a whole number", float: "a number", bool: "true or false"}.get(p.kind, "")
+    said = p.wanted.replace("'", "`") if p.choices else p.wanted
+    return f"{kind}, {said}" if p.kind is int and said else said or kind
+
+
 # --- http.md ----------------------------------------------------------------------------
 
 
 def http_page() -> str:
     """Every route with its body and its errors, as the server itself describes them."""
-    from sulq.server.app import api
-
     found = api().openapi()
     lines = [
         "# HTTP",
@@ -314,62 +366,33 @@ def http_page() -> str:
         "",
         *found["info"]["description"].strip().splitlines(),
         "",
-        "The same description, for programs, is at `GET /v1/openapi.json`. How to run a server is",
+        "The same description, for programs, is at `GET /v1/openapi.json`. Every server shows it",
+        "with an example of each request and reply at `/console/reference`. How to run a server is",
         "in [serve](../howto/serve.md).",
     ]
-    models = found["components"]["schemas"]
-    tags: dict[str, list[list[str]]] = {}
-    for path, methods in found["paths"].items():
-        for method, route in methods.items():
-            tags.setdefault(route["tags"][0], []).append(_route(method, path, route, models))
-    for tag, routes in tags.items():
-        lines += ["", f"## {tag.capitalize()}", *(line for route in routes for line in route)]
+    for tag, routes in sections(found).items():
+        lines += ["", f"## {tag.capitalize()}", *(line for r in routes for line in _route(r))]
     return "\n".join(lines) + "\n"
 
 
-def _route(method: str, path: str, route: dict[str, Any], models: dict[str, Any]) -> list[str]:
-    lines = ["", f"### {method.upper()} {path}", "", f"{route['summary']}. {route['description']}"]
-    rows = [
-        f"| `{p['name']}` ({p['in']}) | {_kind(p['schema'])} | {p.get('description', '')} |"
-        for p in route.get("parameters", ())
-        if p["in"] != "path"
-    ]
-    body = route.get("requestBody", {}).get("content", {}).get("application/json", {})
-    if body:
-        model = models[body["schema"]["$ref"].split("/")[-1]]
-        wanted = model.get("required", ())
-        for name, field in model["properties"].items():
-            must = "" if name in wanted else f", default `{_unless_said(field)}`"
-            rows.append(f"| `{name}`{must} | {_kind(field)} | {_about(field)} |")
+def _route(route: Route) -> list[str]:
+    lines = ["", f"### {route.method} {route.path}", "", f"{route.summary}. {route.about}"]
+    rows = [f"| {_name(field)} | {field.kind} | {_cell(field.about)} |" for field in route.fields]
     if rows:
         lines += ["", "| | | |", "|---|---|---|", *rows]
-    statuses = sorted(s for s in route["responses"] if s.startswith(("4", "5")))
+    statuses = [status for status, _ in route.errors]
     return lines + (["", f"Errors: {', '.join(statuses)}."] if statuses else [])
 
 
-def _kind(field: dict[str, Any]) -> str:
-    if "$ref" in field:
-        return "object"
-    if "anyOf" in field:
-        return " or ".join(dict.fromkeys(_kind(f) for f in field["anyOf"]))
-    if "enum" in field:
-        return ", ".join(f"`{v}`" for v in field["enum"])
-    return str(field.get("type", "any"))
-
-
-def _about(field: dict[str, Any]) -> str:
-    inner = [f.get("description", "") for f in field.get("anyOf", ())]
-    text = field.get("description") or next((x for x in inner if x), "")
-    text = text or field.get("items", {}).get("description", "")
-    return str(text).replace("|", "\\|")
-
-
-def _unless_said(field: dict[str, Any]) -> str:
-    return json.dumps(field.get("default"))
+def _name(field: Field) -> str:
+    if field.where != "body":
+        return f"`{field.name}` ({field.where})"
+    return f"`{field.name}`" + ("" if field.default is None else f", default `{field.default}`")
 
 
 PAGES: dict[str, Callable[[], str]] = {
     "functions.md": functions_page, "cli.md": cli_page, "http.md": http_page,
+    "learners.md": learners_page,
 }  # fmt: skip
 
 

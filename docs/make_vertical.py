@@ -18,6 +18,8 @@ from typing import Any
 import numpy as np
 
 import sulq
+from sulq.drawing.lines import Axis, Line, lines
+from sulq.drawing.svg import SHEET
 from sulq.vertical.subsets import Heavy, heavy_subsets
 
 PAGE = Path(__file__).parent / "howto" / "across-databases.md"
@@ -26,8 +28,6 @@ BEGIN, END = "<!-- simulation: docs/make_vertical.py -->", "<!-- end of simulati
 N, P_A, P_B, DELTA = 1_000_000, 0.3, 0.4, 0.05
 RUNS = 100
 BLOCKS, HALVES, TESTS = "B blocks, one query", "m random halves, regression", "m halves, the Test"
-COLOURS = {BLOCKS: "#4c78a8", HALVES: "#e08214", TESTS: "#8a8a8a"}
-WIDTH, HEIGHT = 560, 340
 
 COV = P_A * DELTA
 SPREADS = (P_A * (1 - P_A), P_B * (1 - P_B))
@@ -105,7 +105,7 @@ def points() -> list[dict[str, Any]]:
     return out
 
 
-def lines() -> list[dict[str, Any]]:
+def formulas() -> list[dict[str, Any]]:
     """The formulas, to be drawn as lines."""
     counts = np.unique(np.geomspace(30, 60_000, 60).astype(int)).tolist()
     return [
@@ -118,27 +118,26 @@ def lines() -> list[dict[str, Any]]:
 def figure(found: list[dict[str, Any]]) -> sulq.Picture:
     """Both as one picture."""
 
-    def draw(alt: Any) -> Any:
-        log, grid = alt.Scale(type="log"), alt.Axis(grid=False, format="~s")
-        colour = alt.Scale(domain=list(COLOURS), range=list(COLOURS.values()))
-        legend = alt.Legend(title=None, orient="top", labelLimit=300)
-        ends = alt.Scale(type="log", domain=[0.01, 0.3])
-        shared = {
-            "x": alt.X("count:Q", scale=log, title="number of blocks, or of halves", axis=grid),
-            "y": alt.Y("error:Q", scale=ends, title="error of Delta (rms)"),
-            "color": alt.Color("way:N", scale=colour, legend=legend),
-        }
-        theory = alt.Chart(alt.Data(values=lines())).mark_line(opacity=0.6).encode(**shared)
-        simulated = alt.Chart(alt.Data(values=found)).mark_point(filled=True, size=55)
-        return (theory + simulated.encode(**shared)).properties(width=WIDTH, height=HEIGHT)
-
     best = min(p["error"] for p in found if p["way"] == BLOCKS)
     text = (
         f"Error of Delta against the number of blocks or halves, {N:,} people. Blocks are best at "
         f"about {round(N * math.sqrt(math.prod(SPREADS)) / R, -2):,.0f} with {best:.3f}; halves at "
         "a quarter as many, with twice the error; the paper's Test lies above."
     )
-    return sulq.Picture(text, draw)
+    theory = [Line(errors_of(formulas(), way), name=way) for way in (BLOCKS, HALVES)]
+    simulated = [Line(errors_of(found, way), name=way, drawn=False, dots=True) for way in WAYS]
+    drawn = lines(
+        "error", "Error of Delta (rms)", text, [*theory, *simulated],
+        Axis(30, 60_000, log=True, name="number of blocks, or of halves"),
+        Axis(0.01, 0.3, log=True, marks=[(x, f"{x:g}") for x in (0.01, 0.02, 0.05, 0.1, 0.2)]),
+        width=SHEET, height=380.0, caption="Lines are the formulas, points simulations.",
+    )  # fmt: skip
+    return sulq.Picture(text, [drawn])
+
+
+def errors_of(found: list[dict[str, Any]], way: str) -> list[tuple[float, float]]:
+    """The errors of one way, by how many."""
+    return [(float(p["count"]), p["error"]) for p in found if p["way"] == way]
 
 
 def table(found: list[dict[str, Any]]) -> str:

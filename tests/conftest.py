@@ -1,4 +1,4 @@
-"""Shared fixtures. SULQ_EXAMPLES=20 runs twenty times as many random examples, freshly drawn."""
+"""Shared fixtures, and the order of the tests. SULQ_SOAK=1 runs all that takes long: soak.py."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ import postgres
 import pytest
 from helpers import ENGINES
 from hypothesis import HealthCheck, settings
+from soak import SOAK
 
 # Quiet machines and loaded ones draw the same examples, so a run never fails by luck.
 settings.register_profile(
@@ -16,7 +17,7 @@ settings.register_profile(
     suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large],
 )  # fmt: skip
 settings.register_profile("wide", settings.get_profile("default"), derandomize=False)
-settings.load_profile("wide" if "SULQ_EXAMPLES" in os.environ else "default")
+settings.load_profile("wide" if SOAK else "default")
 
 # A forked child has none of its parent's threads: what they worked on must not be collected there.
 os.register_at_fork(after_in_child=gc.disable)

@@ -8,12 +8,12 @@ from dataclasses import replace
 import postgres
 
 import sulq
-from sulq.check import check
 from sulq.engines.duckdb import DuckDBEngine
-from sulq.engines.postgres import PostgresEngine
+from sulq.engines.postgres.engine import PostgresEngine
 from sulq.engines.reference import ReferenceEngine
-from sulq.schema import Schema
-from sulq.sources import open_source
+from sulq.questions.check import check
+from sulq.sources.source import open_source
+from sulq.values.schema import Schema
 
 
 class SilentNoise:
@@ -69,7 +69,8 @@ def opened(source, schema=None, *, quiet=True, **settings):
     settings = {"epsilon": 1.0, "queries": 1000, "ledger": ":memory:"} | settings
     with warnings.catch_warnings():
         warnings.filterwarnings("ignore", message="the ledger is in memory")
+        warnings.filterwarnings("ignore", message="queries=.*one count is off by")
         db = sulq.open(source, schema, **settings)
     if quiet:
-        db._noise = SilentNoise()
+        db._pipeline.noise = SilentNoise()
     return db

@@ -182,9 +182,22 @@ def fresh_name(kind: str) -> str:
     return f"{kind}_{os.getpid()}_{next(_numbers)}"
 
 
-def ledger() -> str:
+def ledger(database: str = "postgres") -> str:
     """The address of a ledger that has not begun, for a role that may make it."""
-    return f"{shared().url()}&ledger={fresh_name('ledger')}"
+    return f"{shared().url(database=database)}&ledger={fresh_name('ledger')}"
+
+
+def own_database() -> str:
+    """A database that has no ledger yet: none begins beside those of other tests' secrets."""
+    name = fresh_name("books")
+    with shared().connect() as connection:
+        connection.execute(f"CREATE DATABASE {name}".encode())
+    return name
+
+
+def registry() -> str:
+    """The address of a registry in a database of its own."""
+    return f"{shared().url(database=own_database())}&registry={fresh_name('registry')}"
 
 
 # ---- tables ---------------------------------------------------------------------------------

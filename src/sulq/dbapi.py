@@ -8,18 +8,19 @@ from __future__ import annotations
 
 import datetime
 import math
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from decimal import Decimal
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from sulq import errors
+from sulq.stepwise import in_steps
 
 if TYPE_CHECKING:
-    from sulq.answer import Table
     from sulq.database import Database
-    from sulq.price import Price
+    from sulq.values.answer import Table
+    from sulq.values.price import Price
 
 __all__ = [
     "BINARY",
@@ -59,7 +60,12 @@ class Warning(Exception):  # PEP 249 names it so
 
 
 class Error(Exception):
-    """Anything this module raises. Its cause is sulq's own error, where there is one."""
+    """Anything this module raises. Its cause is sulq's own error, where there is one.
+
+    `charged`: was a charge made? None: that is not known.
+    """
+
+    charged: bool | None = None
 
 
 class InterfaceError(Error):
@@ -114,7 +120,9 @@ def _translated() -> Iterator[None]:
         yield
     except errors.SulqError as error:
         kind = next(ours for theirs, ours in ERRORS if isinstance(error, theirs))
-        raise kind(str(error)) from error
+        raised = kind(str(error))
+        raised.charged = error.charged
+        raise raised from error
 
 
 # --- types --------------------------------------------------------------------------------
@@ -143,42 +151,41 @@ def _code(values: Sequence[Any]) -> TypeCode:
 # --- parameters ---------------------------------------------------------------------------
 
 
-def _text(value: str) -> str:
-    return "'" + value.replace("'", "''") + "'"
-
-
-def _number(value: int | float | Decimal) -> str:
-    """Digits; in brackets below zero, so that 3-? never becomes a comment."""
-    if not math.isfinite(value):
-        raise DataError(f"parameter {value!r}: want a finite number.")
-    text = format(value, "f") if isinstance(value, Decimal) else repr(value)
-    return f"({text})" if text.startswith("-") else text
-
-
-# bool before int, of which it is a kind.
-LITERALS: tuple[tuple[type, Callable[[Any], str]], ...] = (
-    (type(None), lambda _: "null"),
-    (bool, lambda value: "true" if value else "false"),
-    (int, lambda value: _number(int(value))),
-    (float, lambda value: _number(float(value))),
-    (Decimal, _number),
-    (str, lambda value: _text(str(value))),
-    (datetime.date, lambda value: f"date '{value.isoformat()}'"),
-)
-
-
 def literal(value: Any) -> str:
     """Write one parameter as a SQL literal of its own type."""
     if type(value).__module__ == "numpy" and hasattr(value, "item") and not value.shape:
         value = value.item()
-    if not isinstance(value, datetime.datetime):
-        for kind, write in LITERALS:
-            if isinstance(value, kind):
-                return write(value)
+    try:
+        return _literal(value)
+    except (ValueError, ArithmeticError):  # digits without end, a signalling NaN
+        raise DataError("a parameter is no number that SQL can hold.") from None
+
+
+def _literal(value: Any) -> str:
+    match value:
+        case None:
+            return "null"
+        case bool():  # before int, of which it is a kind
+            return "true" if value else "false"
+        case int():
+            return _number(repr(int(value)))
+        case float() | Decimal() if not math.isfinite(value):
+            raise DataError(f"parameter {value!r}: want a finite number.")
+        case float() | Decimal():
+            return _number(repr(float(value)) if isinstance(value, float) else f"{value:f}")
+        case str():
+            return "'" + str(value).replace("'", "''") + "'"
+        case datetime.date() if not isinstance(value, datetime.datetime):
+            return f"date '{value.isoformat()}'"
     raise DataError(
         f"parameter of type {type(value).__name__}: want text, a number, true or false, a date "
         "or None."
     )
+
+
+def _number(digits: str) -> str:
+    """In brackets below zero, so that 3-? never becomes a comment."""
+    return f"({digits})" if digits.startswith("-") else digits
 
 
 def substituted(operation: str, parameters: Sequence[Any]) -> str:
@@ -194,7 +201,7 @@ def substituted(operation: str, parameters: Sequence[Any]) -> str:
     from sqlglot.errors import SqlglotError
     from sqlglot.tokens import TokenType  # type: ignore[attr-defined]
 
-    from sulq.dialect import tokens_of
+    from sulq.expressions.dialect import tokens_of
 
     try:
         tokens = tokens_of(operation)
@@ -216,26 +223,28 @@ def substituted(operation: str, parameters: Sequence[Any]) -> str:
 # --- connections --------------------------------------------------------------------------
 
 
-def connect(source: Any, **options: Any) -> Connection:
+def connect(source: Any, *, free: bool = False, **options: Any) -> Connection:
     """Connect to a Database, or to what `sulq.open` opens, with its options.
 
     A path that ends in .toml is a sulq.toml. A Database that was open before stays open when
-    the connection is closed.
+    the connection is closed. free=True spends nothing: statements are estimated from stored
+    answers alone.
     """
     from sulq.database import Database
-    from sulq.opening import open
+    from sulq.open_database import open
 
     if isinstance(source, Database):
         if options:
             names = ", ".join(options)
             raise InterfaceError(f"{names}: this database is open already; its promise stands.")
-        return Connection(source, owned=False)
+        return Connection(source, owned=False, free=free)
     with _translated():
         if isinstance(source, str | Path) and str(source).endswith(".toml"):
-            from sulq.config import Settings
+            from sulq.settings_file import Settings
 
-            return Connection(open(**Settings.load(source).arguments | options), owned=True)
-        return Connection(open(source, **options), owned=True)
+            made = open(**Settings.load(source).arguments | options)
+            return Connection(made, owned=True, free=free)
+        return Connection(open(source, **options), owned=True, free=free)
 
 
 class Connection:
@@ -253,9 +262,10 @@ class Connection:
     NotSupportedError = NotSupportedError
     autocommit = True  # each answer stands by itself
 
-    def __init__(self, db: Database, *, owned: bool) -> None:
+    def __init__(self, db: Database, *, owned: bool, free: bool = False) -> None:
         self._db: Database | None = db
         self._owned = owned
+        self.free = free  # are statements estimated from stored answers, and never paid?
 
     @property
     def db(self) -> Database:
@@ -330,13 +340,11 @@ class Cursor:
             if len(statements) > 1:
                 for statement in statements:  # refused before the first is paid, or not at all
                     db.price(statement)
-            tables = [db.sql(statement) for statement in statements]
-        self._keep(tables)
-        return self
-
-    def _keep(self, tables: list[Table]) -> None:
+            free = self.connection.free
+            with in_steps(db):
+                tables = [db.sql(statement, free=free) for statement in statements]
         if not tables:
-            return
+            return self
         found = [table.typed() for table in tables]
         self.table = tables[-1]
         self.price = sum((t.price for t in tables[1:]), tables[0].price)
@@ -346,6 +354,7 @@ class Cursor:
         ]
         rows = [row for columns in found for row in zip(*columns.values(), strict=True)]
         self.rowcount, self._rows = len(rows), iter(rows)
+        return self
 
     def callproc(self, procname: str, parameters: Sequence[Any] = ()) -> None:
         """Not supported."""

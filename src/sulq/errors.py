@@ -8,51 +8,53 @@ SulqError
 │   ├── SchemaError       the owner's declarations do not fit together, or not the source
 │   ├── PromiseError      epsilon, delta, queries, noise or guarantee out of range
 │   ├── SourceChanged     the rows are not those the ledger began with
+│   ├── Frozen            a scan failed; nothing new is answered until the owner goes on
+│   ├── NotKnown          the stored answers do not tell it: there is no estimate
 │   ├── KeyRefused        a server does not know the key, or no longer
 │   ├── NotPermitted      the key is good, but not for this
 │   ├── NotFound          a server has nothing of that name for this key
 │   └── LimitReached      too large, too many or too often for a server
 ├── EngineFailed          charged; no sum came back
+│   └── Late              charged; the answer is not there yet, asking again is free
 ├── LedgerDamaged         stop; history cannot be trusted
 ├── ServerAway            no reply came; asking again does not pay again
 └── MissingExtra          an optional part of sulq is not installed
 
 A message says what was asked, what is allowed, how to mend it and whether a charge was
-made. It depends on the query, the schema and the ledger, never on the rows.
+made. It depends on the query, the schema and the ledger, never on the rows. The attribute
+`charged` says the last to a program: true, false, or None where it is not known.
 """
 
 from __future__ import annotations
 
 from fractions import Fraction
-
-__all__ = [
-    "AuditRefused",
-    "BudgetExceeded",
-    "EngineFailed",
-    "KeyRefused",
-    "LedgerDamaged",
-    "LimitReached",
-    "MissingExtra",
-    "NotFound",
-    "NotPermitted",
-    "PromiseError",
-    "QueryNotAllowed",
-    "Refused",
-    "SchemaError",
-    "ServerAway",
-    "SourceChanged",
-    "SulqError",
-]
+from typing import TypeVar
 
 MICRO = 1_000_000  # micro-queries in one query
+Raised = TypeVar("Raised", bound="SulqError")
 
 
 class SulqError(Exception):
-    """Anything sulq raises on purpose."""
+    """Anything sulq raises on purpose. `charged`: was a charge made? None: that is not known.
+
+    `names_place`: the message names a path, host or user of the owner's, so that a server tells
+    it to owners only.
+    """
+
+    charged: bool | None = None
+    names_place: bool = False
+
+
+def placed(error: Raised) -> Raised:
+    """The same error, known to name a place of the owner's."""
+    error.names_place = True
+    return error
 
 
 class Refused(SulqError):
     """The call was refused. Nothing was charged and no row was read."""
+
+    charged: bool | None = False
 
 
 class QueryNotAllowed(Refused):
@@ -69,6 +71,13 @@ class PromiseError(Refused):
 
 class SourceChanged(Refused):
     """The rows are not those the ledger began with."""
+
+
+class Frozen(Refused):
+    """A scan failed although its engine was there. Nothing new is answered until the owner goes on.
+
+    Whether a scan fails may depend on rows, so one failure may tell one bit: once, not every time.
+    """
 
 
 class AuditRefused(Refused):
@@ -94,6 +103,10 @@ class BudgetExceeded(Refused):
         )
 
 
+class NotKnown(Refused):
+    """What was paid for so far does not tell the answer, so there is no estimate of it."""
+
+
 class KeyRefused(Refused):
     """The key is missing, malformed, unknown, expired or revoked."""
 
@@ -117,6 +130,20 @@ class LimitReached(Refused):
 class EngineFailed(SulqError):
     """The charge was made, but the engine gave no sum. Asking again does not pay again."""
 
+    charged = True
+
+
+class Late(EngineFailed):
+    """The rows were not read by the end of the period. The answer is stored when it is there.
+
+    `retry_after` seconds, one period, until asking again may help; it is free. Whoever asks
+    hears of the answer when 1, then 2, then 4, ... more periods are over, never when it is done.
+    """
+
+    def __init__(self, message: str, retry_after: float | None = None) -> None:
+        self.retry_after = retry_after
+        super().__init__(message)
+
 
 class LedgerDamaged(SulqError):
     """The ledger's history cannot be trusted, so nothing more is answered."""
@@ -136,3 +163,10 @@ def in_queries(micro: int) -> str:
     whole, part = divmod(micro, MICRO)
     digits = f"{whole:,}" + (f".{part:06d}".rstrip("0") if part else "")
     return f"{sign}{digits} {'query' if digits == '1' else 'queries'}"
+
+
+__all__ = sorted(
+    name
+    for name, made in globals().items()
+    if isinstance(made, type) and issubclass(made, SulqError)
+)

@@ -1,7 +1,8 @@
-"""A statement before it is paid: its price, whether it is free, how exact it will be.
+"""A question before it is paid: its price, whether it is free, how exact it will be.
 
 No private row is read. How exact a mean or a ratio will be depends on the rows, so it is
-worked out on made-up ones (see rehearsing.py), as many as the table has.
+computed on synthetic ones, as many as the table has and under its promise: the prompt, the
+console and whoever else shows a price look at them through here.
 """
 
 from __future__ import annotations
@@ -12,20 +13,42 @@ import statistics
 from collections import defaultdict
 from collections.abc import Iterator
 from dataclasses import dataclass
-from fractions import Fraction
 from typing import TYPE_CHECKING
 
-from sulq.answer import with_error
-from sulq.database import add_noise
-from sulq.price import Price
-from sulq.question import Bundle
+from sulq.policies import add_noise
+from sulq.questions.question import Bundle
+from sulq.rehearsal_database import rehearsal
+from sulq.values.answer import Answer, Table, with_error
+from sulq.values.price import Price
+from sulq.values.query import Query
 
 if TYPE_CHECKING:
-    from sulq import Database
-    from sulq.noise import Law
-    from sulq.sql import Statement
+    from sulq.database import Database
+    from sulq.privacy.noise import Law
 
-MADE_UP = 20_000  # rows enough to know the sizes of groups
+MAX_MADE = 20_000  # rows enough to know the sizes of groups; sums are brought to the table's size
+EVEN = 1.1  # of the least half-width: up to there groups have about the same
+
+
+@dataclass(frozen=True, slots=True)
+class Width:
+    """What a number will be within, at 95%: the middle half-width over the groups."""
+
+    usual: float
+    even: bool  # do all groups have about the same?
+
+    @classmethod
+    def of(cls, halves: list[float]) -> Width:
+        """From the half-widths of the groups; those that are not known do not count."""
+        known = [half for half in halves if math.isfinite(half)]
+        if not known:
+            return cls(math.nan, True)
+        return cls(statistics.median(known), max(known) <= EVEN * min(known))
+
+    def __str__(self) -> str:
+        if math.isnan(self.usual):
+            return "unknown"
+        return "+/- " + with_error(0.0, self.usual).split("+/- ")[1]
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,20 +56,17 @@ class Preview:
     """What a statement would cost and how exact it would be."""
 
     price: Price
-    free: bool  # asked before: its stored answer costs nothing
-    widths: dict[str, float]  # 95% half-width of each number: the middle one over the groups
+    free: bool  # asked before, or public: it costs nothing
+    widths: dict[str, Width]
+    public: bool = False  # nothing private is asked
 
     def __str__(self) -> str:
+        if self.public:
+            return "free: public, so the answer is exact"
         if self.free:
             return "free: asked before, the stored answer comes back"
-        within = ", ".join(f"{name} {_width(w)}" for name, w in self.widths.items())
+        within = ", ".join(f"{name} {width}" for name, width in self.widths.items())
         return f"price {self.price}" + (f"; expected within about {within} (95%)" if within else "")
-
-
-def _width(width: float) -> str:
-    if not math.isfinite(width):
-        return "unknown"
-    return "+/- " + with_error(0.0, width).split("+/- ")[1]
 
 
 class Previews:
@@ -54,46 +74,59 @@ class Previews:
 
     def __init__(self, db: Database) -> None:
         self._db = db
-        self._made_up: Database | None = None
+        self._synthetic: Database | None = None
 
     def look(self, text: str) -> Preview:
         """Price one SELECT. Nothing is spent; what may not be asked is refused here."""
-        statement = self._db._statement(text)
-        bundle = self._db._priced(list(statement.queries))
-        known = self._db._ledger.find(bundle.text)
-        return Preview(bundle.price, known is not None, self._widths(statement, bundle))
-
-    def _widths(self, statement: Statement, bundle: Bundle) -> dict[str, float]:
-        """The middle half-width over the groups, were rows spread evenly over their ranges."""
-        table = statement.table(bundle.answers(self._expected(bundle), 0))
-        out = {}
-        for name in table.numbers:
-            ends = zip(table[f"{name}_low"], table[f"{name}_high"], strict=True)
-            halves = [(high - low) / 2 for low, high in ends]
-            known = [h for h in halves if math.isfinite(h)]
-            out[name] = statistics.median(known) if known else math.nan
-        return out
-
-    def _expected(self, bundle: Bundle) -> list[list[list[int]]]:
-        """The sums over made-up rows, brought to the size of the table."""
-        rows = self._rows()
-        sums = rows._engine.sums([query for query, _ in bundle.parts])
-        share = Fraction(self._db.rows, rows.rows)
-        silence: defaultdict[Law, Iterator[int]] = defaultdict(lambda: itertools.repeat(0))
-        return [
-            add_noise(query, tariff, [[round(x * share) for x in row] for row in exact], silence)
-            for (query, tariff), exact in zip(bundle.parts, sums, strict=True)
-        ]
-
-    def _rows(self) -> Database:
-        if self._made_up is None:
-            from sulq.rehearsing import rehearsal
-
-            count = min(max(self._db.rows, 1), MADE_UP)
-            self._made_up = rehearsal(self._db.schema, count, name=self._db.name)
-        return self._made_up
+        question = self._db.question(text)
+        if not question.bundles:
+            return Preview(Price(0), True, {}, public=True)
+        known = all(self._db._ledger.find(bundle.text) is not None for bundle in question.bundles)
+        if self._synthetic is None:
+            self._synthetic = synthetic(self._db)
+        return Preview(question.price, known, widths(self._synthetic, text))
 
     def close(self) -> None:
-        """Let go of the made-up rows."""
-        if self._made_up is not None:
-            self._made_up.close()
+        """Let go of the synthetic rows."""
+        if self._synthetic is not None:
+            self._synthetic.close()
+
+
+def synthetic(real: Database) -> Database:
+    """A database of synthetic rows under the same promise, as many as the real one has."""
+    promise = real.promise
+    return rehearsal(
+        real.schema, real.rows, made=MAX_MADE, epsilon=promise.epsilon, delta=promise.delta,
+        queries=promise.queries, noise=promise.noise, guarantee=promise.guarantee,
+        pricing=real.pricing, name=real.name,
+    )  # fmt: skip
+
+
+def widths(made: Database, asked: str | Query) -> dict[str, Width]:
+    """What each number of the answer will be within, from synthetic rows and without noise."""
+    question = made.question(asked)
+    given = [bundle.answers(_sums(made, bundle), 0) for bundle in question.bundles]
+    table = table_of(question.lay_out(given, made._pipeline.count(question.facts)))
+    return {
+        name: Width.of([
+            (high - low) / 2
+            for low, high in zip(table[f"{name}_low"], table[f"{name}_high"], strict=True)
+        ])
+        for name in table.numbers
+    }  # fmt: skip
+
+
+def _sums(made: Database, bundle: Bundle) -> list[list[list[int]]]:
+    sums = made._pipeline.engine.sums([query for query, _ in bundle.parts])
+    silence: defaultdict[Law, Iterator[int]] = defaultdict(lambda: itertools.repeat(0))
+    return [
+        add_noise(query, tariff, exact, silence)
+        for (query, tariff), exact in zip(bundle.parts, sums, strict=True)
+    ]
+
+
+def table_of(found: Table | Answer) -> Table:
+    """An answer in the shape of a table."""
+    if isinstance(found, Table):
+        return found
+    return found.table(names=["count" if name == "1" else name for name in found.names])

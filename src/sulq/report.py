@@ -8,73 +8,111 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from typing import TYPE_CHECKING, Any
 
+from sulq.audit.promise import AuditPromise
 from sulq.errors import SulqError, in_queries
-from sulq.promise import Promise
-from sulq.schema import Schema
-from sulq.wording import parts_of, query_of, readable
+from sulq.expressions.stored_tree import dumps
+from sulq.ledger.older_text import question_of
+from sulq.privacy.pricing import tariff_of
+from sulq.privacy.promise import Promise
+from sulq.questions.check import OLDER_FORM, check
+from sulq.questions.describe import parts_of, query_of, readable
+from sulq.questions.question import Bundle
+from sulq.values.answer import with_error
+from sulq.values.schema import OTHER, Schema
 
 if TYPE_CHECKING:
-    from sulq.audit.promise import AuditPromise
     from sulq.database import Database
-    from sulq.ledger import Ledger
+    from sulq.ledger import Freeze, Head, Ledger
 
 FEW = 100  # cells of one answer written out on the page; all of them are in the JSON
-MOST_CELLS = 200  # lines of the spending table on the page
+CARRIED = {
+    "highest": "every cell carries the highest spending of any",
+    "kept": "the rows are the same, so each cell keeps its spending",
+}
+MAX_CELLS = 200  # lines of the spending table on the page
 
 
 def charges_of(ledger: Ledger, last: int | None = None) -> list[dict[str, Any]]:
     """Every charge, or the last so many, as plain values with their questions in words."""
-    charges = ledger.history()[-last if last else 0 :]
+    charges = ledger.charges(limit=last, newest=True)[::-1]
     return [asdict(c) | {"question": readable(c.query)} for c in charges]
 
 
-def spending_of(ledger: Ledger) -> list[dict[str, Any]]:
-    """What each combination of public values has spent and has left, in micro-queries."""
-    schema = Schema.load(ledger.terms["schema"])
-    spent = ledger.spent_by_cell()
+def budget_of(ledger: Ledger) -> dict[str, Any]:
+    """The whole budget, and what each combination of public values has spent and has left."""
+    total, spent, remaining = ledger.budget()
+    schema, by_cell = Schema.load(ledger.terms["schema"]), ledger.spent_by_cell()
     names = [c.name for c in schema.cell_columns]
-    return [
+    cells = [
         {
             "cell": dict(zip(names, cell, strict=True)),
-            "spent_micro": spent[i],
-            "remaining_micro": ledger.total - spent[i],
+            "spent_micro": by_cell[i],
+            "remaining_micro": max(total - by_cell[i], 0),
         }
-        for i, cell in enumerate(schema.cells)
+        for i, cell in enumerate(schema.cells if ledger.cells > 1 else ())
     ]
+    found: dict[str, Any] = {
+        "total_micro": total, "spent_micro": spent, "remaining_micro": remaining, "cells": cells,
+    }  # fmt: skip
+    group = group_of(ledger)
+    return found if group is None else found | {"group": group}
 
 
-def budget_of(ledger: Ledger) -> dict[str, Any]:
-    """The whole budget, and by public cell where there are any."""
-    total, spent, remaining = ledger.budget()
-    cells = spending_of(ledger) if ledger.cells > 1 else []
-    return {
-        "total_micro": total,
-        "spent_micro": spent,
-        "remaining_micro": remaining,
-        "cells": cells,
-    }
+def group_of(ledger: Ledger) -> dict[str, Any] | None:
+    """The group of datasets it spends one T with, and what was charged in each of them."""
+    now = ledger.standing()
+    if now is None:
+        return None
+    members = [{"name": m.name, "spent_micro": m.whole} for m in now.members]
+    return {"name": ledger.group, "elsewhere_micro": now.elsewhere, "members": members}
 
 
 def chain_of(ledger: Ledger) -> dict[str, Any]:
     """Walk the chain: how many entries it has and the hash it ends in. Raises if broken."""
-    entries = ledger.verify()
-    head = ""
-    for entry in ledger.entries():
-        head = entry.hash
-    return {"entries": entries, "head": head}
+    ledger.verify()
+    return _chain(ledger, ledger.head())
+
+
+def _chain(ledger: Ledger, head: Head) -> dict[str, Any]:
+    return {"entries": head.number + 1, "head": head.hash, "verified": ledger.verified}
+
+
+def stop_of(ledger: Ledger) -> dict[str, Any] | None:
+    """What failed and stopped it, for the owner: nothing of the rows is in it."""
+    return stop_in(ledger.frozen())
+
+
+def stop_in(found: Freeze | None) -> dict[str, Any] | None:
+    """The same of what is known of it."""
+    if found is None:
+        return None
+    return {
+        "number": found.number,
+        "time": found.time,
+        "questions": [readable(text) for text in found.questions],
+        "canonical": list(found.questions),
+        "engine": found.engine,
+        "error": found.error,
+    }
 
 
 def report(ledger: Ledger, *, answers: bool = False, last: int | None = None) -> dict[str, Any]:
-    """Everything on the page, as plain values; `last`: only so many of the charges."""
+    """Everything on the page, as plain values.
+
+    The whole chain is walked first. With `last`, only so many of the charges are read, and of the
+    chain only what is newer than the last walk.
+    """
     promise, pricing = promise_of(ledger)
-    entries = list(ledger.entries())
-    ledger.verify()  # raises if the chain is broken
+    if last is None:
+        ledger.verify()  # raises if the chain is broken
+    head, (began, *decisions) = ledger.check_growth(), ledger.decisions()
+    charges = charges_of(ledger, last)
     found = {
         "name": ledger.name,
-        "began": entries[0].body["time"],
+        "began": began.body["time"],
         "promise": promise.to_json() | {
             "pricing": pricing,
             "rows": ledger.terms["rows"],
@@ -84,18 +122,17 @@ def report(ledger: Ledger, *, answers: bool = False, last: int | None = None) ->
             "words": promise.explain(ledger.terms["rows"] or None).splitlines(),
         },
         "columns": Schema.load(ledger.terms["schema"]).to_json()["columns"],
-        "charges": charges_of(ledger, last),
+        "charges": charges,
         "budget": budget_of(ledger),
         "events": [
             {"number": e.number, "kind": e.kind, "time": e.body.get("time"),
              "what": decision(e.kind, e.body)}
-            for e in entries
-            if e.kind not in ("open", "charge", "answer", "retry")
+            for e in decisions
         ],
-        "chain": {"entries": len(entries), "head": entries[-1].hash},
+        "chain": _chain(ledger, head),
     }  # fmt: skip
     if answers:
-        found["answers"] = dict(_answers(ledger, promise, pricing))
+        found["answers"] = dict(_answers(ledger, charges, promise, pricing))
     return found
 
 
@@ -104,10 +141,8 @@ def promise_of(ledger: Ledger) -> tuple[Promise | AuditPromise, str]:
     recorded = dict(ledger.terms["promise"])
     pricing = recorded.pop("pricing")
     if recorded.get("mode") == "audited":
-        from sulq.audit.promise import AuditPromise
-
         return AuditPromise.from_json(recorded), pricing
-    return Promise.from_json(recorded), pricing
+    return replace(Promise.from_json(recorded), group=ledger.group), pricing
 
 
 def decision(kind: str, body: dict[str, Any]) -> str:
@@ -118,8 +153,19 @@ def decision(kind: str, body: dict[str, Any]) -> str:
         most = body["allotted"]
         left = "as much as there is" if most is None else f"at most {in_queries(most)}"
         return f"{body['analyst']} may spend {left}"
+    if kind == "join":
+        return f"it joins the group {body['group']!r}, with what it spent, for good"
+    if kind == "carry":
+        left = in_queries(max(body["remaining"], 0))
+        return f"{CARRIED['highest']}, since refreshes before this moved none: {left} left"
+    if kind == "freeze":
+        asked = " and ".join(readable(question_of(text)) for text in body["questions"])
+        return f"a scan failed on {body['engine']} with {body['error']}: {asked}"
     said = body.get("body", body)
-    return "; ".join(f"{k}: {v}" for k, v in said.items() if k not in ("time", "terms") and v)
+    lines = [f"{k}: {v}" for k, v in said.items() if k not in ("time", "terms") and v]
+    if kind == "refresh" and "spending" in body:
+        lines.append(CARRIED[body["spending"]])
+    return "; ".join(lines)
 
 
 # ---- answers --------------------------------------------------------------------------------
@@ -127,24 +173,18 @@ def decision(kind: str, body: dict[str, Any]) -> str:
 Parts = list[dict[str, Any]]  # a question may have several parts, as a SQL statement has
 
 
-def _answers(ledger: Ledger, promise: Any, pricing: str) -> Iterator[tuple[int, Parts | None]]:
+def _answers(
+    ledger: Ledger, charges: list[dict[str, Any]], promise: Any, pricing: str
+) -> Iterator[tuple[int, Parts | None]]:
     """The stored noisy answers by charge, in their own units where the question can be read."""
-    schema, asked = Schema.load(ledger.terms["schema"]), {}
-    for entry in ledger.entries():
-        if entry.kind == "charge":
-            asked[entry.number] = entry.body["query"]
-        if entry.kind == "answer":
-            number, noisy = entry.body["charge"], json.loads(entry.body["answer"])
-            if isinstance(noisy, dict):  # of an audited table: one sum, or a refusal
-                from sulq.audit.database import told
-
-                yield number, [told(asked[number], noisy, schema, promise)]
-                continue
-            try:
-                pairs = zip(parts_of(asked[number]), noisy, strict=True)
-                yield number, [_part(t, sums, schema, promise, pricing) for t, sums in pairs]
-            except (SulqError, ValueError, TypeError):
-                yield number, None  # kept, but this version cannot say it in units
+    schema = Schema.load(ledger.terms["schema"])
+    stored = ledger.answers_to([charge["number"] for charge in charges])
+    for number, query in ((c["number"], c["query"]) for c in charges if c["number"] in stored):
+        noisy = json.loads(stored[number])
+        if isinstance(noisy, dict):
+            yield number, _audited(query, noisy, schema, promise)
+        else:
+            yield number, _parts(query, noisy, schema, promise, pricing)
 
 
 def answer_parts(db: Database, text: str) -> Parts | None:
@@ -152,33 +192,47 @@ def answer_parts(db: Database, text: str) -> Parts | None:
     known = db._ledger.find(text)
     if known is None or known[1] is None:
         return None
+    stored = json.loads(known[1])
+    if isinstance(stored, dict):
+        return _audited(text, stored, db.schema, db.promise)
+    return _parts(text, stored, db.schema, db.promise, db.pricing)
+
+
+def _audited(text: str, stored: dict[str, Any], schema: Schema, promise: Any) -> Parts:
+    """The answer of an audited table: one sum, or a refusal."""
+    from sulq.audit.database import told
+
+    return [told(text, stored, schema, promise)]
+
+
+def _parts(
+    text: str, noisy: Any, schema: Schema, promise: Promise, pricing: str
+) -> Parts | None:  # fmt: skip
+    """A stored answer in units; None if it is kept, but this version cannot say it."""
     try:
-        pairs = zip(parts_of(text), json.loads(known[1]), strict=True)
-        return [_part(t, sums, db.schema, db.promise, db.pricing) for t, sums in pairs]
+        pairs = zip(parts_of(text), noisy, strict=True)
+        return [_part(stored, sums, schema, promise, pricing) for stored, sums in pairs]
     except (SulqError, ValueError, TypeError):
         return None
 
 
 def _part(
-    text: str, noisy: list[list[int]], schema: Schema, promise: Promise, pricing: str
+    stored: dict[str, Any], noisy: list[list[int]], schema: Schema, promise: Promise, pricing: str
 ) -> dict[str, Any]:
     """Grid integers as numbers with error bars; ValueError if the question is not the same."""
-    from sulq.check import check
-    from sulq.price import tariff_of
-    from sulq.question import Bundle
-
-    query = query_of(text)
+    query, older = query_of(stored), stored.get("form") == OLDER_FORM
     if query is None:
-        raise ValueError(text)
-    checked = check(query, schema, promise.noise, promise.guarantee)
-    if checked.text != text:
-        raise ValueError(text)
+        raise ValueError(stored)
+    checked = check(query, schema, promise.noise, promise.guarantee, older)
+    if checked.text != dumps(stored):
+        raise ValueError(stored)
     tariff = tariff_of(checked, promise, pricing)
     (answer,) = Bundle(((checked, tariff),)).answers([noisy], 0)
+    whole = replace(answer, ruled_out=frozenset())  # a name for every number
     mix = checked.mix or (None,) * len(answer.names)
     by = tuple(f"axis {i}" for i in range(max(len(checked.axes), 1)))
     return {
-        "cells": [", ".join(row[name] for name in by) for row in answer.table(by)],
+        "cells": [", ".join(row[name] for name in by) for row in whole.table(by)],
         "names": [_release(*pair) for pair in zip(answer.names, mix, strict=True)],
         "values": answer.values.tolist(),
         "half_widths_95": list(tariff.price.half_widths),
@@ -208,11 +262,22 @@ def markdown(found: dict[str, Any]) -> str:
             *_spending_page(found["budget"]),
             *_charges_page(found["charges"], found.get("answers")),
             *_events_page(found["events"]),
+            *_access_page(found.get("access", [])),
             "## The chain",
             f"Verified: {found['chain']['entries']:,} entries, each carrying the hash of the one "
-            f"before. Head: `{found['chain']['head']}`",
+            f"before; all of them on {found['chain']['verified']} (UTC). "
+            f"Head: `{found['chain']['head']}`",
         ]
     ) + "\n"  # fmt: skip
+
+
+def _access_page(access: list[dict[str, Any]]) -> Iterator[str]:
+    """Who was let in, as a server's registry has it."""
+    if access:
+        yield "## Who may ask"
+        yield "From the server's registry, which no chain of hashes protects."
+        named = [f"{e['what']} [{e['key']}]" if e.get("key") else e["what"] for e in access]
+        yield _table(["when", "what"], [[e["time"], w] for e, w in zip(access, named, strict=True)])
 
 
 def _promise_page(promise: dict[str, Any]) -> Iterator[str]:
@@ -255,18 +320,26 @@ def _spending_page(budget: dict[str, Any]) -> Iterator[str]:
     yield "## What is spent"
     total, spent, left = (in_queries(budget[f"{k}_micro"]) for k in ("total", "spent", "remaining"))
     yield f"{spent} of {total} spent; {left} left for the rows that have spent most."
+    if "group" in budget:
+        group = budget["group"]
+        yield (
+            f"All of this is counted over the group {group['name']!r}: datasets about the same "
+            "people, which have one T. What is spent on any counts in full for the others."
+        )
+        rows = [[m["name"], _amount(m["spent_micro"])] for m in group["members"]]
+        yield _table(["dataset of the group", "charged"], rows)
     cells = budget["cells"]
     if not cells:
         return
     names = list(cells[0]["cell"])
     rows = [
-        [*(_cell(c["cell"][n]) for n in names), _amount(c["spent_micro"]),
-         _amount(c["remaining_micro"])]
-        for c in cells[:MOST_CELLS]
+        [*(OTHER if c["cell"][n] is None else str(c["cell"][n]) for n in names),
+         _amount(c["spent_micro"]), _amount(c["remaining_micro"])]
+        for c in cells[:MAX_CELLS]
     ]  # fmt: skip
     yield _table([*names, "spent", "left"], rows)
-    if len(cells) > MOST_CELLS:
-        yield f"{len(cells) - MOST_CELLS:,} more combinations are in the JSON form."
+    if len(cells) > MAX_CELLS:
+        yield f"{len(cells) - MAX_CELLS:,} more combinations are in the JSON form."
 
 
 def _charges_page(
@@ -297,8 +370,6 @@ def _numbers(parts: Parts) -> int:
 
 def _answer(answers: dict[int, Parts | None], number: int) -> str:
     """One number in the list itself; more than one stand below it."""
-    from sulq.answer import with_error
-
     if number not in answers:
         return "none was given"
     parts = answers[number]
@@ -312,8 +383,6 @@ def _answer(answers: dict[int, Parts | None], number: int) -> str:
 
 
 def _part_page(part: dict[str, Any]) -> Iterator[str]:
-    from sulq.answer import with_error
-
     rows = [
         [cell, *(with_error(x, w) for x, w in zip(row, part["half_widths_95"], strict=True))]
         for cell, row in zip(part["cells"], part["values"], strict=True)
@@ -340,18 +409,11 @@ def _amount(micro: int) -> str:
     return in_queries(micro).split()[0]
 
 
-def _cell(value: Any) -> str:
-    return "other" if value is None else str(value)
-
-
 def _code(text: str) -> str:
     return f"`{text.replace('`', chr(39))}`"
 
 
 def _table(head: list[str], rows: list[list[str]]) -> str:
     lines = [head, ["---"] * len(head), *rows]
-    return "\n".join("| " + " | ".join(_cell_text(c) for c in line) + " |" for line in lines)
-
-
-def _cell_text(text: str) -> str:
-    return text.replace("|", "\\|").replace("\n", " ")
+    texts = ([c.replace("|", "\\|").replace("\n", " ") for c in line] for line in lines)
+    return "\n".join(f"| {' | '.join(line)} |" for line in texts)

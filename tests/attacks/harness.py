@@ -47,7 +47,7 @@ def opened(source, schema=SCHEMA, noise_from=None, **terms):
         warnings.simplefilter("ignore", UserWarning)
         db = sulq.open(source, schema, **settings)
     if noise_from is not None:
-        db._noise = noise_from
+        db._pipeline.noise = noise_from
     return db
 
 
@@ -124,6 +124,7 @@ _PRIVATE = {
     "x": {"type": "number", "low": -1, "high": 3, "nullable": False},
     "y": {"type": "number", "low": 0, "high": 10, "nullable": False},
     "k": {"type": "integer", "low": 0, "high": 1, "nullable": False},
+    "day": {"type": "integer", "public": True},  # 0 for all: day <> 1 is another question
 }
 CROWD_SCHEMA = {"person": {"values": list(range(CROWD)), "public": True}} | _PRIVATE
 PAIR_SCHEMA = {"person": {"values": [0, 1], "public": True}} | _PRIVATE
@@ -139,6 +140,7 @@ def crowd(bits):
             "x": np.where(bits, 3.0, -1.0),
             "y": np.where(bits, 10.0, 0.0),
             "k": bits.astype(np.int64),
+            "day": np.zeros(len(bits), dtype=np.int64),
         }
     )
 

@@ -1,8 +1,8 @@
 """Run under strace: the same questions again and again, with the k-th system call failing.
 
-    python ledger_child.py FOLDER CALL WHEN LOG SCENARIO FIRST
+    python ledger_child.py FOLDER CALL WHEN LOG SCENARIO FIRST STEP
 
-strace counts calls per process and injects at number WHEN. For k = FIRST, FIRST + 1, ... a
+strace counts calls per process and injects at number WHEN. For k = FIRST, FIRST + STEP, ... a
 fresh child makes WHEN - k harmless calls and then asks, so its k-th call is the one that
 fails; another child then looks at what is left. One line of JSON for each k, until a k meets
 no injection or something was gained.
@@ -17,7 +17,7 @@ from pathlib import Path
 
 from sulq.errors import BudgetExceeded, SulqError
 from sulq.ledger import Ledger, Request
-from sulq.seal import Seal
+from sulq.ledger.seal import Seal
 
 TOTAL = 2  # answers that may be given
 QUESTIONS = ("q0", "q1", "q2")
@@ -164,9 +164,9 @@ def hit(log, pid):
     )
 
 
-def main(folder, call, when, log, scenario, first):
+def main(folder, call, when, log, scenario, first, step):
     gc.freeze()  # so that children do not copy the parent's memory only to look through it
-    for k in range(first, when):
+    for k in range(first, when, step):
         place = folder / str(k)
         place.mkdir()
         pid, _ = in_child(faulty, call, when - k, place, SCENARIOS[scenario])
@@ -180,5 +180,5 @@ def main(folder, call, when, log, scenario, first):
 
 
 if __name__ == "__main__":
-    folder, call, when, log, scenario, first = sys.argv[1:]
-    main(Path(folder), call, int(when), Path(log), scenario, int(first))
+    folder, call, when, log, scenario, first, step = sys.argv[1:]
+    main(Path(folder), call, int(when), Path(log), scenario, int(first), int(step))

@@ -8,13 +8,14 @@ import threading
 from pathlib import Path
 
 from attacks.children import ask_until_refused
+from soak import times
 
 from sulq.errors import BudgetExceeded, EngineFailed, Refused
 from sulq.ledger import Ledger, Request
-from sulq.ledger.place import sealed
+from sulq.ledger.location import sealed
 
-TOTAL = 300
-REQUESTS = 1200
+TOTAL = times(90, 300)
+REQUESTS = 4 * TOTAL
 PROCESSES = 8
 SETTINGS = {"terms": {"promise": {}, "schema": {}}, "cells": 2, "total": TOTAL, "name": "race"}
 

@@ -131,7 +131,7 @@ def spent_on_each_row(charge=None):
     table, rng = residents(), np.random.default_rng(4)
     db = opened(table, SCHEMA, queries=T)
     if charge is not None:
-        db._ledger.charge = charge(db._ledger.charge)
+        db._ledger.charge_each = charge(db._ledger.charge_each)
     members = [who(table, part) for part in PARTS]
     spent = [Fraction(0)] * table.num_rows
     refused: set[int] = set()
@@ -163,10 +163,9 @@ def test_control_a_ledger_that_forgets_cells_is_caught():
     """Charging only the first of the cells a question concerns overspends the others."""
     from dataclasses import replace
 
-    def forgetful(charge):
-        return lambda requests, **how: charge(
-            [replace(r, cells=r.cells[:1] if r.cells is not None else None) for r in requests],
-            **how,
+    def forgetful(charge_each):
+        return lambda orders: charge_each(
+            [[replace(r, cells=r.cells and r.cells[:1]) for r in order] for order in orders]
         )
 
     assert max(spent_on_each_row(forgetful)[0]) > T

@@ -1,17 +1,20 @@
 """Two counts that differ by Joe alone.
 
-200 tables, Joe's bit an even coin in each. With T = 2 the difference of the two counts has
-standard deviation 10.7, so the best guess is right with probability 0.519: more than 136 of
-200 with probability 2e-6. A second run settles it; both at once: 4e-12.
+100 tables (200 in `make soak`), Joe's bit an even coin in each. With T = 2 the difference of the
+two counts has standard deviation 10.7, so the best guess is right with probability 0.519: more
+than 73 of 100 with probability 5e-6, more than 136 of 200 with 2e-6. A second run settles it; both
+at once: below 1e-10. Whoever guesses right nine times in ten is missed with 2e-6.
 """
 
 import numpy as np
 from attacks.harness import Silent, opened, people
 from scipy.stats import binom
+from soak import SOAK
 
 from sulq import Query, Rows
 
-TABLES, LIMIT, JOE = 200, 136, 17
+TABLES, LIMIT = (200, 136) if SOAK else (100, 73)
+JOE = 17
 WITHOUT_JOE = (
     lambda: Query(where=f"secret and id <> {JOE}"),
     lambda: Query(where="secret", rows=Rows.where(f"id <> {JOE}")),
@@ -33,8 +36,9 @@ def guesses(noise_from=None, tables=TABLES):
 
 
 def test_the_difference_of_two_counts_does_not_give_joe_away():
-    """At most 136 of 200 right, in one of two runs. False alarm: 4e-12."""
+    """At most 73 of 100 right (136 of 200), in one of two runs. False alarm: below 1e-9."""
     assert binom.sf(LIMIT, TABLES, 0.5187) ** 2 < 1e-9
+    assert binom.cdf(LIMIT, TABLES, 0.9) < 2e-6
     runs = [guesses()]
     if runs[0] > LIMIT:
         runs.append(guesses())

@@ -17,11 +17,12 @@ import pyarrow as pa
 import pyarrow.parquet
 import pytest
 from helpers import opened
+from soak import SOAK, some
 
 import sulq
-from sulq.expressions import check_size, parse, syntax
-from sulq.price import tariff_of
-from sulq.schema import Schema
+from sulq.expressions.parse import check_size, parse, syntax
+from sulq.privacy.pricing import tariff_of
+from sulq.values.schema import Schema
 
 CANARY = "xyzzy7391"
 canary_variable = pa.table({"secret": [CANARY]})
@@ -129,7 +130,7 @@ def db(tmp_path, monkeypatch):
         connection.execute("CREATE TABLE people AS SELECT * FROM frame")
         connection.execute(f"CREATE TABLE canary_table AS SELECT '{CANARY}' AS secret")
     db = opened(path, SCHEMA, table="people", queries=10**6)
-    db._engine = Spy(db._engine)
+    db._pipeline.engine = Spy(db._pipeline.engine)
     return db
 
 
@@ -170,30 +171,33 @@ def _ways(db, text):
 def test_escapes_are_refused_or_harmless(db, tmp_path):
     """Nothing but SulqError comes out, quickly, and no canary is ever seen."""
     harmless = 0
-    for text in [*_corpus(tmp_path), *MADE]:
-        for way in _ways(db, text):
-            began = time.perf_counter()
+    for i, text in enumerate([*_corpus(tmp_path), *MADE]):
+        ways = list(_ways(db, text))
+        for way in ways if SOAK else ways[i % 3 :: 3]:  # a third of the ways for each text
+            began = time.process_time()
             seen = outcome(way)
             assert CANARY not in seen, text[:100]
-            assert time.perf_counter() - began < 5, text[:100]
+            assert time.process_time() - began < 5, text[:100]  # of work, whatever else runs
             harmless += not seen.startswith(("QueryNotAllowed", "Refused"))
     assert harmless > 20, "some of the corpus is plain arithmetic and must be answered"
     assert [c for c in db.history() if CANARY in str(c)] == []
     assert (tmp_path / "canary.txt").read_text(encoding="utf-8") == CANARY
-    assert db._engine.rows == 20
+    assert db._pipeline.engine.rows == 20
     assert db.count().value == 20
 
 
 def test_the_canary_would_be_seen(db, monkeypatch):
     """Control: an engine that lets its own words through shows the canary."""
     monkeypatch.setattr(
-        db._engine.engine,
+        db._pipeline.engine.engine,
         "sums",
-        lambda queries: db._engine._connection.execute("SELECT note::INT FROM source").fetchall(),
+        lambda queries: db._pipeline.engine._connection.execute(
+            "SELECT note::INT FROM source"
+        ).fetchall(),
     )
     with pytest.raises(duckdb.Error, match=CANARY):
-        db._engine.engine.sums([])
-    assert "EngineFailed" in outcome(lambda: db.count())
+        db._pipeline.engine.engine.sums([])
+    assert "EngineFailed" in outcome(lambda: db.count("age > 7"))
     assert CANARY not in outcome(lambda: db.count("smoker"))
 
 
@@ -219,7 +223,7 @@ def test_names_are_only_names(tmp_path):
     assert all(a.values.tolist() == [[3.0]] for a in db.ask([sulq.Query([q]) for q in quoted]))
     category = opened(pa.table({"c": texts}), {"c": {"values": texts}})
     assert category.histogram("c")["count"] == [1] * len(texts) + [0]
-    for text in texts[:40]:
+    for text in some(texts[:40], 10):
         path = tmp_path / "names.duckdb"
         path.unlink(missing_ok=True)
         with duckdb.connect(str(path)) as connection:
@@ -237,23 +241,23 @@ def test_names_are_only_names(tmp_path):
 
 @pytest.mark.parametrize("text", MADE, ids=lambda t: f"{t[:12]!a} {len(t)}")
 def test_what_is_too_deep_or_long_never_reaches_the_engine(db, text):
-    """Refused within a second by size alone, nothing asked of the engine, nothing charged."""
-    began = time.perf_counter()
+    """Refused by size alone, with little work: nothing asked of the engine, nothing charged."""
+    began = time.process_time()
     refused = 0
     for way in (lambda: db.sum(text), lambda: db.count(text)):
-        before = (db._engine.asked, db.budget.spent, len(db.history()))
+        before = (db._pipeline.engine.asked, db.budget.spent, len(db.history()))
         seen = outcome(way)
         if seen.startswith("QueryNotAllowed"):
             refused += 1
-            assert (db._engine.asked, db.budget.spent, len(db.history())) == before
+            assert (db._pipeline.engine.asked, db.budget.spent, len(db.history())) == before
     assert refused >= 1 or "1899" in text or text.startswith(("'", "coalesce"))
-    assert time.perf_counter() - began < 1
+    assert time.process_time() - began < 5  # of work, whatever else runs
 
 
 def test_the_spy_sees_what_is_asked(db):
     """Control: an allowed question does reach the engine and is charged."""
     db.count("age > 3")
-    assert db._engine.asked == 1
+    assert db._pipeline.engine.asked == 1
     assert db.budget.spent == 1
 
 
@@ -335,7 +339,7 @@ def test_the_connection_is_locked(tmp_path, kind, monkeypatch):
         with duckdb.connect(str(source)) as connection:
             connection.register("frame", _people())
             connection.execute("CREATE TABLE t AS SELECT * FROM frame")
-    connection = opened(source, SCHEMA)._engine._connection
+    connection = opened(source, SCHEMA)._pipeline.engine._connection
     assert connection.execute("SELECT count(*) FROM source").fetchall()[0][0] > 0
     for statement in FORBIDDEN:
         with pytest.raises(duckdb.Error) as caught:
@@ -468,13 +472,14 @@ class Flat(Spy):
         return (
             query.where is None
             and not query.axes
+            and isinstance(query.values, tuple)
             and {v.node.op for v in query.values} == {"literal"}
         )
 
 
 def _flatten(db):
-    db._engine = Flat(db._engine)
-    return db._engine.kept
+    db._pipeline.engine = Flat(db._pipeline.engine)
+    return db._pipeline.engine.kept
 
 
 def moved(query, left, right):
@@ -573,12 +578,13 @@ def test_engine_errors_never_quote_rows(tmp_path, monkeypatch):
         def fail(queries, error=error):
             raise error
 
-        monkeypatch.setattr(db._engine, "sums", fail)
+        monkeypatch.setattr(db._pipeline.engine, "sums", fail)
         with pytest.raises(sulq.EngineFailed) as caught:
             db.count(f"age > {len(db.history())}")
         assert CANARY not in str(caught.value)
         assert caught.value.__cause__ is None
-        assert caught.value.__suppress_context__
+        assert caught.value.__context__ is None
+        db.resume("looked at what failed")
     assert db.budget.spent == 4, "charged, and not refunded"
 
 

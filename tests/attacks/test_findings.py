@@ -7,11 +7,13 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+from helpers import opened
 
 import sulq
 from sulq import Bins, Blocks, Leaf, Products, Query, Rows
-from sulq.opening import refresh
-from sulq.query import Terms
+from sulq.kernel.sums import rows_at_most
+from sulq.open_database import refresh
+from sulq.values.query import Terms
 
 TABLE = pa.table(
     {
@@ -175,26 +177,91 @@ def test_rows_beyond_max_rows_are_not_counted_in_n(tmp_path):
 def test_nothing_of_another_type_has_the_same_canonical_text():
     """NULL as a whole number and as a fraction have other grids, so they are other questions."""
     db = database()
-    texts = {db._check(Query((e,))).text for e in ("null + age", "cast(null as double) + age")}
+    texts = {
+        db._planner.check(Query((e,))).text for e in ("null + age", "cast(null as double) + age")
+    }
     assert len(texts) == 2
 
 
 def test_looking_at_large_questions_keeps_nothing():
     """Prices are free: what they leave behind must stay small, or memory is for the taking."""
-    from sulq import database, expressions
+    from sulq import planner
+    from sulq.expressions import parse as expressions
 
+    planner._small.cache_clear()  # one that is full after other tests would hide what is kept
+    expressions._short.cache_clear()
     db = database_with_key()
-    kept = database._small.cache_info().currsize, expressions._short.cache_info().currsize
+    kept = planner._small.cache_info().currsize, expressions._short.cache_info().currsize
     for seed in range(3):
         db.price(Query(by=Blocks(seed, 50_000)))
         db.price(Query(rows=Rows.blocks(seed, 50_000)))
-        db.price(Query(where=f"age in ({', '.join(str(i) for i in range(seed, seed + 200))})"))
-    assert (database._small.cache_info().currsize, expressions._short.cache_info().currsize) == kept
+        db.price(Query(where=f"age in ({', '.join(str(i) for i in range(seed, seed + 110))})"))
+    assert (planner._small.cache_info().currsize, expressions._short.cache_info().currsize) == kept
     db.price(Query(where="age > 41 and smoker"))  # control: a small one is kept
-    assert database._small.cache_info().currsize == kept[0] + 1
+    assert planner._small.cache_info().currsize == kept[0] + 1
 
 
 def database_with_key():
     db = database()
     db.price(Query(where="age > 40"))  # what every price reads is read
     return db
+
+
+LISTS = {  # of more numbers than fit: public ones, and rough ones at a millionth of a query each
+    "free": [Query(by=Blocks(seed, 100_000)) for seed in range(11)],
+    "paid": [Query(where="smoker", by=Blocks(seed, 100_000), error=3e7) for seed in range(11)],
+}
+
+
+@pytest.mark.parametrize("name", LISTS)
+def test_a_list_has_as_many_numbers_as_fit(name):
+    """Running out of memory stops a database for everybody, and this costs nearly nothing."""
+    db = database()
+    for ask in (db.price, db.ask, lambda queries: db.ask(queries, together=True)):
+        with pytest.raises(sulq.QueryNotAllowed, match="numbers, at most"):
+            ask(LISTS[name])
+    assert db.history() == []
+    assert db.frozen is None
+    assert len(db.ask(LISTS["free"][:1])[0].values) == 100_000  # control: one of them is answered
+
+
+def test_wide_questions_read_few_rows_at_a_time():
+    """A row takes part in as many vectors as a question has parts: together they fit."""
+    assert all(rows_at_most(width) * width <= 2**26 for width in (1, 100, 2**14, 10**5, 10**6))
+    assert rows_at_most(10**8) == 1
+
+
+def test_what_is_kept_of_public_counts_stays_small(monkeypatch):
+    """They are free, so whatever is asked, no more is kept than is worth it."""
+    monkeypatch.setattr("sulq.pipeline.MAX_KEPT", 1_000)
+    db = database()
+    for seed in range(5):
+        db.ask([Query(by=Blocks(seed, 400)), Query(by=Blocks(seed, 401))])
+        assert sum(map(len, db._pipeline.known.values())) <= 1_000
+    db.ask([Query(by=Blocks(seed, 600)) for seed in (1, 2)])
+    assert sum(map(len, db._pipeline.known.values())) <= 1_000
+
+
+def test_public_counts_survive_that_others_forget_them(monkeypatch):
+    """What a thread knows is not lost while it reads rows and another makes room."""
+    db = database()
+    first = db.count("id < 10")
+    read = db._pipeline.public
+
+    def forgetting(counting, until=None):
+        db._pipeline.known.clear()
+        return read(counting, until)
+
+    monkeypatch.setattr(db._pipeline, "public", forgetting)
+    both = db.ask([Query(where="id < 10"), Query(where="id < 20")])
+    assert [a.exact for a in both] == [first.exact, ((20,),)]
+
+
+def test_a_list_of_many_constants_is_a_question():
+    """What is too long to be written in its one form is asked as it stands, public parts apart."""
+    db = opened(TABLE, SCHEMA, queries=1000)
+    many = ", ".join(str(i) for i in range(1, 2000, 2))
+    assert db.count(f"id in ({many})").value == 50
+    assert db.history() == []
+    assert db.count(f"id in ({many}) and smoker is false").value == 50
+    assert db.count(f"not id in ({many}) and smoker").value == 50

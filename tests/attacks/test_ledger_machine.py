@@ -12,7 +12,7 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, ru
 
 from sulq.errors import BudgetExceeded, QueryNotAllowed
 from sulq.ledger import Ledger, Request
-from sulq.seal import Seal
+from sulq.ledger.seal import Seal
 
 # Logic, not durability: a file system in memory saves the syncs.
 MEMORY = "/dev/shm" if os.access("/dev/shm", os.W_OK) else None
@@ -127,10 +127,12 @@ class LedgerMachine(RuleBasedStateMachine):
         self.ledger.close()
         self.ledger = mine
 
-    @rule()
-    def refresh(self):
-        """New rows: spending stays, nothing charged before is given again."""
-        self.ledger.renew(TERMS, {"rows": 1})
+    @rule(same_rows=st.booleans())
+    def refresh(self, same_rows):
+        """New rows: each cell carries the most spent on any, and no old answer is given again."""
+        self.ledger.renew(TERMS, {"rows": 1}, same_rows=same_rows)
+        if not same_rows:
+            self.spent = [max(self.spent)] * CELLS
         self.charged, self.answers = {}, {}
         self.ids = dict.fromkeys(self.ids)
 

@@ -10,7 +10,7 @@ import pytest
 
 from sulq.errors import BudgetExceeded
 from sulq.ledger import Ledger, Request
-from sulq.seal import Seal
+from sulq.ledger.seal import Seal
 
 PROCESSES = 8
 TOTAL = 300

@@ -12,7 +12,7 @@ import pytest
 
 from sulq.errors import LedgerDamaged
 from sulq.ledger import Ledger, Request, canonical, link_hash
-from sulq.seal import Seal
+from sulq.ledger.seal import Seal
 
 SETTINGS = {"terms": {"promise": {}, "schema": {}}, "cells": 2, "total": 100, "name": "clinic"}
 

@@ -25,8 +25,9 @@ from sulq import (
     Side,
     Sums,
 )
-from sulq.price import Price, tariff_of
-from sulq.query import Terms
+from sulq.privacy.pricing import tariff_of
+from sulq.values.price import Price
+from sulq.values.query import Terms
 
 T = 2  # with noise
 LONG = 6  # without
@@ -34,8 +35,8 @@ BITS = np.random.default_rng(5).integers(0, 2, CROWD)
 
 
 def again(times=LONG, **parts):
-    """Questions with one meaning, each charged."""
-    return [Query(**parts, rows=Rows.where(f"person <> {-i}")) for i in range(1, times + 1)]
+    """Questions about the same rows, each charged: no one has these days."""
+    return [Query(**parts, rows=Rows.where(f"day <> {i}")) for i in range(1, times + 1)]
 
 
 def one_precise_answer(guarantee="beliefs"):
@@ -163,7 +164,7 @@ def test_control_a_price_a_fifth_too_low_is_caught(monkeypatch):
         tariff = tariff_of(query, promise, pricing)
         return replace(tariff, price=Price(tariff.price.micro * 4 // 5))
 
-    monkeypatch.setattr("sulq.database.tariff_of", cheap)
+    monkeypatch.setattr("sulq.planner.tariff_of", cheap)
     reached = distance(again(2 * LONG, where="secret"), queries=LONG)
     assert reached > bound("beliefs", LONG) * (1 + 1e-9)
 

@@ -29,13 +29,17 @@ from attacks.postgres_children import (
     spend_naively,
 )
 from attacks.test_ledger_tampering import EDITS
+from soak import SOAK
 
 import sulq
 from sulq.errors import EngineFailed, LedgerDamaged, Refused
-from sulq.ledger import Ledger, Request, patience, server
-from sulq.ledger.place import sealed
-from sulq.opening import refresh
-from sulq.schema import Schema
+from sulq.ledger import Ledger, Request
+from sulq.ledger import postgres as server
+from sulq.ledger import retry as patience
+from sulq.ledger.location import sealed
+from sulq.ledger.postgres_seal import ServerSeal
+from sulq.open_database import refresh
+from sulq.values.schema import Schema
 
 psycopg = postgres.driver()
 
@@ -58,6 +62,23 @@ def where():
 def admin():
     with postgres.shared().connect() as connection:
         yield connection
+
+
+@pytest.fixture
+def books():
+    """A database without any ledger."""
+    return postgres.own_database()
+
+
+@pytest.fixture
+def alone(books):
+    """A ledger that is the first of its database."""
+    return postgres.ledger(books)
+
+
+def dropped(where, books):
+    with postgres.shared().connect(books) as admin:
+        admin.execute(f"DROP SCHEMA {name_of(where)} CASCADE".encode())
 
 
 def name_of(where):
@@ -89,7 +110,7 @@ def check_delivered(where, reports):
 
 
 def test_eight_processes_get_exactly_the_total(where, home):
-    """1,200 requests at READ COMMITTED, a total of 300: 300 answers. Opening it races too."""
+    """Four times as many requests as the total, at READ COMMITTED: the total. Opening races too."""
     reports = at_once(spend, [(where, str(home), numbers) for numbers in shares()])
     assert check_delivered(where, reports) == TOTAL
 
@@ -109,7 +130,7 @@ def test_control_looking_before_charging_is_caught(admin):
 
 
 def test_a_server_killed_in_the_middle_gives_nothing_away(home):
-    """Killed and started again, twice: never more than 300, charges at least as many as answers."""
+    """Killed and started again, twice: the total, and charges at least as many as answers."""
     with tempfile.TemporaryDirectory(prefix="sulq-killed-") as folder:
         os.chmod(folder, 0o755)
         own = postgres.Server.make(Path(folder) / "server")
@@ -141,10 +162,10 @@ def kill_twice(own, where):
         own.start()
 
 
-def test_databases_on_one_budget(where, home, tmp_path):
+def test_databases_on_one_budget(alone, home, tmp_path):
     """Four processes, rows and ledger in PostgreSQL, ask until refused: T answers in all."""
     table = postgres.load(people(), Schema.load(SCHEMA))
-    terms = {"table": table, "queries": 20, "ledger": where}
+    terms = {"table": table, "queries": 20, "ledger": alone}
     source = postgres.shared().url("reader")
     groups = [(i,) for i in range(4)]
     reports = at_once(ask_at_home, [(str(home), source, terms, group) for group in groups])
@@ -461,64 +482,154 @@ def database(where, source=None, **terms):
     return sulq.open(source, PAIR, **{"epsilon": 1.0, "queries": 5, "ledger": where} | terms)
 
 
-def test_rows_have_one_ledger_on_a_server(where, admin):
+def test_rows_have_one_ledger_on_a_server(alone, books):
     """Another ledger of the same database is refused, also after the first was dropped."""
-    database(where).count("x > 0.5")
-    other = postgres.ledger()
+    database(alone).count("x > 0.5")
+    other = postgres.ledger(books)
     with pytest.raises(Refused, match="already have a ledger"):
         database(other)
-    assert database(where, name="another").budget.spent == 1
-    admin.execute(f"DROP SCHEMA {name_of(where)} CASCADE".encode())
+    assert database(alone, name="another").budget.spent == 1
+    dropped(alone, books)
     with pytest.raises(Refused, match="already have a ledger"):
-        database(where)
+        database(alone)
 
 
-def test_other_rows_under_the_same_ledger_are_refused(where):
+def test_other_rows_under_the_same_ledger_are_refused(alone):
     """A ledger is about its rows until a refresh says otherwise."""
-    database(where).count("x > 0.5")
+    database(alone).count("x > 0.5")
     with pytest.raises(sulq.SourceChanged):
-        database(where, rows(2))
-    with refresh(rows(2), ledger=where, reason="new rows") as db:
+        database(alone, rows(2))
+    with refresh(rows(2), ledger=alone, reason="new rows") as db:
         assert db.budget.spent == 1
-    assert database(where, rows(2)).budget.spent == 1
+    assert database(alone, rows(2)).budget.spent == 1
     with pytest.raises(sulq.SourceChanged):
-        database(where)
+        database(alone)
 
 
-def test_another_machine_needs_the_same_secret(where, tmp_path, monkeypatch, home):
+def test_another_machine_needs_the_same_secret(alone, books, tmp_path, monkeypatch, home):
     """With it, the machine goes on with the ledger; without, it is told what to copy."""
-    database(where).count("x > 0.5")
+    database(alone).count("x > 0.5")
     other = tmp_path / "machine"
     other.mkdir()
     monkeypatch.setenv("SULQ_HOME", str(other))
     with pytest.raises(Refused, match="begun with another secret"):
-        database(where)
+        database(alone)
     shutil.copy(home / ".sulq" / "secret", other / ".sulq" / "secret")
-    with pytest.raises(Refused, match=f"already have a ledger .*ledger={name_of(where)}"):
-        database(postgres.ledger())  # known on the server, though this machine never saw them
-    with database(where) as db:
+    with pytest.raises(Refused, match=f"already have a ledger .*ledger={name_of(alone)}"):
+        database(postgres.ledger(books))  # known on the server, though this machine never saw them
+    with database(alone) as db:
         assert db.budget.spent == 1
         db.count("x > 0.6")
     monkeypatch.setenv("SULQ_HOME", str(home))
-    assert database(where).budget.spent == 2
+    assert database(alone).budget.spent == 2
 
 
-def test_nothing_of_the_rows_is_on_the_server(where, admin):
+def asked_for_all(where, source=None):
+    """How many answers these rows give under this ledger."""
+    with database(where, source) as db:
+        for i in range(6):
+            try:
+                db.count(f"x > 0.5 and x < {0.9 + i / 100}")
+            except sulq.BudgetExceeded:
+                return i
+    raise AssertionError("more than all")
+
+
+def moved(monkeypatch, place, secret=None):
+    """On another machine from now on, with that secret or one of its own."""
+    (place / ".sulq").mkdir(parents=True)
+    if secret is not None:
+        shutil.copy(secret, place / ".sulq" / "secret")
+    monkeypatch.setenv("SULQ_HOME", str(place))
+
+
+def test_no_ledger_begins_beside_one_with_another_secret(alone, books, tmp_path, monkeypatch, home):
+    """A new machine, or one that lost its folder: whose rows they are cannot be told."""
+    assert asked_for_all(alone) == 5
+    moved(monkeypatch, tmp_path / "new")
+    second = postgres.ledger(books)
+    with pytest.raises(Refused, match=rf"'{name_of(alone)}'.* another secret"):
+        asked_for_all(second)
+    with pytest.raises(Refused, match=r"Copy .*secret"):
+        asked_for_all(second, rows(2))  # also for other rows: who can tell?
+    shutil.rmtree(home / ".sulq")
+    monkeypatch.setenv("SULQ_HOME", str(home))
+    with pytest.raises(Refused, match="another secret"):
+        asked_for_all(postgres.ledger(books))
+    moved(monkeypatch, tmp_path / "elsewhere")
+    assert asked_for_all(postgres.ledger(postgres.own_database()), rows(2)) == 5
+
+
+def test_no_ledger_begins_beside_one_that_may_not_be_read(alone, books, home):
+    """Another role with the same secret is told what to grant; then the rows are recognised."""
+    assert asked_for_all(alone) == 5
+    role, schema = postgres.fresh_name("books"), name_of(alone)
+    second = f"{postgres.shared().url(role, books)}&ledger={postgres.fresh_name('ledger')}"
+    with postgres.shared().connect(books) as admin:
+        admin.execute(f"CREATE ROLE {role} LOGIN".encode())
+        admin.execute(f"GRANT CREATE ON DATABASE {books} TO {role}".encode())
+        for path in (home / ".sulq").glob("*.mark"):
+            path.unlink()  # a machine with the same secret that saw nothing of it
+        with pytest.raises(Refused, match=rf"GRANT SELECT ON {schema}.sources"):
+            asked_for_all(second)
+        admin.execute(f"GRANT USAGE ON SCHEMA {schema} TO {role}".encode())
+        with pytest.raises(Refused, match="may not read them"):
+            asked_for_all(second)
+        admin.execute(f"GRANT SELECT ON {schema}.sources TO {role}".encode())
+        with pytest.raises(Refused, match=f"already have a ledger .*ledger={schema}"):
+            asked_for_all(second)
+    assert asked_for_all(second, rows(2)) == 5
+
+
+def test_no_ledger_begins_beside_one_whose_sources_are_gone(alone, books, home):
+    """Charges without a word about which rows; without charges it stops nobody."""
+    assert asked_for_all(alone) == 5
+    empty = postgres.ledger(books)
+    opened(empty).close()
+    for path in (home / ".sulq").glob("*.mark"):
+        path.unlink()
+    with postgres.shared().connect(books) as admin:
+        admin.execute(f"DROP TABLE {name_of(alone)}.sources".encode())
+    for place in (postgres.ledger(books), empty):
+        with pytest.raises(Refused, match=rf"ledgers, '{name_of(alone)}',"):
+            asked_for_all(place)
+
+
+def test_no_refresh_takes_rows_that_may_be_another_ledgers(
+    alone, books, tmp_path, monkeypatch, home
+):
+    """Two ledgers of two secrets, begun before this was looked at: both open, neither swallows."""
+    second = postgres.ledger(books)
+    with monkeypatch.context() as before:
+        before.setattr(ServerSeal, "strangers", lambda self: [])
+        moved(before, tmp_path / "new")
+        database(second, rows(2)).count("x > 0.5")
+        before.setenv("SULQ_HOME", str(home))
+        assert asked_for_all(alone) == 5
+    monkeypatch.setenv("SULQ_HOME", str(tmp_path / "new"))
+    assert database(second, rows(2)).budget.spent == 1
+    with pytest.raises(Refused, match="another secret"):
+        refresh(rows(), ledger=second, reason="these, please")
+    assert database(second, rows(2)).budget.spent == 1
+
+
+def test_nothing_of_the_rows_is_on_the_server(alone, books):
     """Fingerprints are keyed; neither an exact sum nor a plain hash is in any table."""
-    with database(where) as db:
+    with database(alone) as db:
         noisy = db.count("x > 0.5").exact[0][0]
         exact = int((rows()["x"].to_numpy() > 0.5).sum())
     everything = ""
-    for table in (*TABLES, "sources"):
-        found = admin.execute(f"SELECT * FROM {name_of(where)}.{table}".encode()).fetchall()
-        everything += str(found)
+    with postgres.shared().connect(books) as admin:
+        for table in (*TABLES, "sources"):
+            found = admin.execute(f"SELECT * FROM {name_of(alone)}.{table}".encode()).fetchall()
+            everything += str(found)
     assert '"answer":' in everything
     on_some_grid = any(f"[[[{exact * 2**k}]]]" in everything for k in range(20))
     assert noisy == exact or not on_some_grid
     assert not any(str(x) in everything for x in rows()["x"].to_pylist())
 
 
-def test_the_owner_looks_and_decides_from_the_command_line(where, tmp_path, admin):
+def test_the_owner_looks_and_decides_from_the_command_line(alone, books, tmp_path):
     """budget, history, verify, report; and override, once the ledger is gone."""
     import pyarrow.parquet
     from typer.testing import CliRunner
@@ -528,7 +639,7 @@ def test_the_owner_looks_and_decides_from_the_command_line(where, tmp_path, admi
     pyarrow.parquet.write_table(rows(), tmp_path / "p.parquet")
     (tmp_path / "p.toml").write_text("[columns.x]\ntype = 'number'\nlow = 0\nhigh = 1\n")
     common = ["--data", str(tmp_path / "p.parquet"), "--schema", str(tmp_path / "p.toml"),
-              "--ledger", where, "--epsilon", "1", "--queries", "5"]  # fmt: skip
+              "--ledger", alone, "--epsilon", "1", "--queries", "5"]  # fmt: skip
 
     def sulq_(*words):
         return CliRunner().invoke(app, [*words, *common])
@@ -539,7 +650,7 @@ def test_the_owner_looks_and_decides_from_the_command_line(where, tmp_path, admi
     for words in (["budget"], ["history"], ["verify"], ["report"], ["price", "count", "x > 0.1"]):
         assert sulq_(*words).exit_code == 0, words
     assert "1 of 5 queries spent" in sulq_("budget").output
-    admin.execute(f"DROP SCHEMA {name_of(where)} CASCADE".encode())
+    dropped(alone, books)
     assert sulq_("count", "x > 0.5").exit_code == 2
     lost = sulq_("override", "--reason", "server lost", "--yes")
     assert lost.exit_code == 0, lost.output
@@ -549,7 +660,7 @@ def test_the_owner_looks_and_decides_from_the_command_line(where, tmp_path, admi
 
 
 def test_there_are_as_many_requests_as_the_issue_says():
-    """8 processes, 1,200 requests, 300 answers; and children start from a clean process."""
-    assert (PROCESSES, REQUESTS, TOTAL) == (8, 1200, 300)
+    """8 processes, 360 requests, 90 answers, in soak 1,200 and 300; children start clean."""
+    assert ((8, 1200, 300) if SOAK else (8, 360, 90)) == (PROCESSES, REQUESTS, TOTAL)
     assert sum(len(s) for s in shares()) == REQUESTS
     assert PROCESS.get_start_method() == "forkserver"

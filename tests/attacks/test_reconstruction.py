@@ -9,7 +9,7 @@ import numpy as np
 from attacks.harness import Silent, opened, people
 
 from sulq import Query, Rows
-from sulq.partition import PRIME, hash_numbers
+from sulq.questions.partitions import PRIME, hash_numbers
 
 N, T, RATE = 2000, 100, 0.5
 SECRET = np.random.default_rng(11).integers(0, 2, N).astype(bool)

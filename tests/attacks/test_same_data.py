@@ -20,7 +20,7 @@ from attacks.children import at_once, open_as
 from attacks.harness import SCHEMA, opened, people, replaced
 
 import sulq
-from sulq.opening import encode, refresh
+from sulq.open_database import encode, refresh
 
 T = 5
 
@@ -324,7 +324,7 @@ def test_no_unkeyed_hash_of_rows_is_stored(tmp_path):
     with owned(path) as db:
         query = sulq.Query(["income"], where="secret")
         db.ask(query)
-        exact = db._engine.sums([db._check(query)])[0][0][0]  # a dozen digits
+        exact = db._pipeline.engine.sums([db._planner.check(query)])[0][0][0]  # a dozen digits
     rows = path.read_bytes().splitlines(keepends=True)
     secrets = [path.read_bytes(), *rows[1:], *(row.strip() for row in rows[1:])]
     secrets.append(str(exact).encode())
@@ -352,3 +352,15 @@ def test_the_keyed_fingerprint_differs_from_folder_to_folder(tmp_path):
         marks.append((folder / ".sulq" / "people.parquet.ledger.mark").read_bytes()[256:].split())
     assert marks[0]
     assert set(marks[0]).isdisjoint(marks[1])
+
+
+@pytest.mark.parametrize("name", ["books.db", "books", "p.sqlite"])
+def test_a_ledger_of_any_name_is_seen_when_the_seal_is_lost(tmp_path, name):
+    """Spend all, lose what is kept outside, begin another: refused, whatever its name."""
+    path = tmp_path / "people.parquet"
+    pq.write_table(people(), path)
+    with owned(path, ledger=tmp_path / name) as db:
+        db.ask([sulq.Query(where=f"secret and id <> {i}") for i in range(T)])
+    shutil.rmtree(tmp_path / ".sulq")
+    with pytest.raises(sulq.SulqError):
+        owned(path, ledger=tmp_path / "other.ledger")

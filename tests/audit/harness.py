@@ -49,6 +49,7 @@ def audited(source, schema=SCHEMA, **terms):
     settings |= {"mode": "audited", "independent_rows": True} | terms
     if settings.get("rule") != "duan":
         settings.setdefault("priors", PRIORS)
+        settings.setdefault("independent_columns", True)  # as `people` draws them
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", UserWarning)
         return sulq.open(source, schema, **settings)
@@ -59,7 +60,7 @@ def bare(table, schema=SCHEMA, **terms):
     settings = {"epsilon": 1.0, "delta": 1e-6, "queries": 20, "priors": PRIORS} | terms
     declared = sulq.Schema.load(schema)
     priors = settings.pop("priors")
-    made = AuditPromise(**{"known": Fraction(1, 2)} | settings).bound(declared, priors, None)
+    made = AuditPromise(**{"known": Fraction(1, 2)} | settings).bound(declared, priors, None, True)
     engine = ReferenceEngine(table, declared)
     return Classes(made, declared, engine.rows, engine.groups)
 
@@ -69,7 +70,7 @@ def admitted(auditor, wheres):
     kept = []
     for where in wheres:
         asked = total(where)
-        if auditor.judge(asked).ok:
+        if auditor.judge([asked]).ok:
             auditor.admit([asked])
             kept.append(where)
     return kept

@@ -1,19 +1,19 @@
 """The attacks that break a bare singular-value test, against both rules. Twins.
 
 Nothing here needs luck: against rule="duan", dither=0 every guess is right, and the default
-refuses. SULQ_EXAMPLES in the environment runs a hundred trials of each, as `make bench` does.
+refuses. `make soak` runs a hundred trials of each, as `make bench` does.
 """
 
-import os
-
 import numpy as np
+import pyarrow as pa
 import pytest
 from audit.harness import audited, bare, duan, flipped, outcome, people, total, trial
+from soak import times
 
 import sulq
 from sulq.audit.attacks import ATTACKS, crowd, refusal, residues
 
-TRIALS = 100 if "SULQ_EXAMPLES" in os.environ else 6
+TRIALS, TOLD = times(6, 100), times(12, 40)
 ROWS = [2_000, 20_000]
 WHO_STOPS = {"low-order digits": {"QueryNotAllowed"}, "a refusal": {True, False}}
 
@@ -59,6 +59,59 @@ def test_a_refusal_is_the_same_whatever_the_secret():
         db = audited(table, schema, priors={"secret": 0.5}, **terms)
         seen.add((refusal(db, 1500), str(db.history()[0].query), db.budget))
     assert len(seen) == 1
+
+
+# --- columns that go together -------------------------------------------------------------------
+
+CLINIC = {
+    "id": {"key": True, "type": "integer", "low": 0, "high": 10**6},
+    "diabetic": {"type": "boolean", "nullable": False},
+    "insulin": {"type": "boolean", "nullable": False},
+}
+TRUE_MARGINS = {"diabetic": (0.08, 0.12), "insulin": (0.08, 0.12)}
+
+
+def correlated(seed, **terms):
+    """insulin is diabetic for all but perhaps one: was that secret told, or who stopped it?"""
+    rng = np.random.default_rng(seed)
+    n = 20_000
+    diabetic = rng.random(n) < 0.1
+    who = int(np.flatnonzero(~diabetic)[0])
+    secret = bool(rng.random() < 0.5)
+    insulin = diabetic.copy()
+    insulin[who] = secret
+    table = pa.table({"id": np.arange(n), "diabetic": diabetic, "insulin": insulin})
+    db = audited(table, CLINIC, dither=0, queries=3, **{"priors": TRUE_MARGINS} | terms)
+    try:
+        return (round(db.count("insulin and not diabetic").value) == 1) == secret
+    except sulq.AuditRefused as refusal:
+        return str(refusal)
+
+
+def test_correlated_columns_tell_nothing():
+    """0 of 12 told (of 40 in soak): margins do not say that the rest of the table hides one."""
+    found = {correlated(seed, independent_columns=False) for seed in range(TOLD)}
+    (said,) = found
+    assert "joint priors" in said
+    assert "independent_columns=True" in said
+
+
+def test_control_correlated_columns_tell_all_where_independence_is_claimed_falsely():
+    """All of them: the premise is what protects, so the owner is asked for it and it is printed."""
+    assert [correlated(seed, independent_columns=True) for seed in range(TOLD)] == [True] * TOLD
+
+
+def test_correlated_columns_are_answered_apart():
+    """One of the columns alone is as safe as its margin says; a true joint prior refuses both."""
+    rare = {(True, False): (0, 0.001), (False, True): (0, 0.001), (True, True): (0.08, 0.12)}
+    joint = {("diabetic", "insulin"): rare}
+    assert "too rare to hide" in correlated(1, priors=joint, independent_columns=False)
+    rng = np.random.default_rng(0)
+    diabetic = rng.random(20_000) < 0.1
+    table = pa.table({"id": np.arange(20_000), "diabetic": diabetic, "insulin": diabetic})
+    for priors in (TRUE_MARGINS, joint):
+        db = audited(table, CLINIC, queries=3, priors=priors, independent_columns=False)
+        assert outcome(db, "insulin") == diabetic.sum()
 
 
 # --- twins --------------------------------------------------------------------------------------
@@ -108,7 +161,14 @@ def test_control_the_bare_rule_differs_on_twins():
     """Deciding from the rows themselves, one bit of one row changes what is refused."""
     n = 2000
     db = duan(people(n), queries=3, epsilon=3.0)
-    k = next(k for k in range(1, n) if k * (n - k) > db._docket.auditor.threshold2 * n) - 1
+    k = (
+        next(
+            k
+            for k in range(1, n)
+            if k * (n - k) > db._pipeline.policy._verdicts.auditor.threshold2 * n
+        )
+        - 1
+    )
     where = f"id < {k} or (id = {n - 1} and a)"
     table = people(n, a=np.zeros(n, dtype=bool))
     twins = [duan(t, queries=3, epsilon=3.0) for t in (table, flipped(table, n - 1))]
@@ -131,10 +191,10 @@ def test_the_decision_reads_no_private_column():
     auditor = bare(table)
     auditor._groups = Watched(auditor._groups)
     for where in workload(np.random.default_rng(3), 1500, 40):
-        auditor.judge(total(where))
+        auditor.judge([total(where)])
     assert {n for names in asked for n in names} == {"id", "region"}
     with pytest.raises(sulq.QueryNotAllowed, match="not public"):
-        audited(table)._engine.groups(["id", "a"])
+        audited(table)._pipeline.engine.groups(["id", "a"])
 
 
 def test_averaging_the_dither_is_paid_for():

@@ -22,7 +22,7 @@ import pytest
 from helpers import ENGINES, duckdb_engine, reference_engine, sums
 
 import sulq
-from sulq.partition import PRIME, hash_numbers
+from sulq.questions.partitions import PRIME, hash_numbers
 
 FIXTURES = Path(__file__).parents[1] / "fixtures"
 DAY = datetime.date
@@ -318,12 +318,16 @@ def test_bins_of_dates(engine, rows):
 
 
 def _block(key, seed, count):
+    return _hash(key, seed) % count
+
+
+def _hash(key, seed):
     if isinstance(key, str):
         k = int(hashlib.md5(key.encode()).hexdigest()[:7], 16)
     else:
         k = 0 if key is None else key % PRIME
     c3, c2, c1, c0 = hash_numbers(seed)
-    return (c3 * k**3 + c2 * k**2 + c1 * k + c0) % PRIME % count
+    return (c3 * k**3 + c2 * k**2 + c1 * k + c0) % PRIME
 
 
 @pytest.mark.parametrize("seed", [0, 1, -7, 2**70])
@@ -361,6 +365,36 @@ def test_blocks_of_every_kind_of_key(make_engine, stored):
         assert sums(engine, sulq.Query(by=sulq.Blocks(seed, 7))) == [wanted]
 
 
+@pytest.mark.parametrize("stored", KEYS)
+def test_the_kernel_hashes_keys_as_sql_does(make_engine, stored):
+    """Blocks and samples of what SQL cannot say exactly: exp, sums of columns, products, centres.
+
+    Each engine asks its kernel alone here; a plain count by block is SQL's on all but one.
+    """
+    kind, keys = KEYS[stored]
+    x = [float(i) for i in range(len(keys))]
+    table = pa.table({"id": pa.array(keys, kind), "x": x})
+    schema = {"id": {"key": True}, "x": {"type": "number", "low": 0, "high": 8, "nullable": False}}
+    engine = make_engine(table, schema)
+    blocks = sulq.Blocks(3, 7)
+    for values in (sulq.Sums(["x"], 0), sulq.Products(["x"], 0)):
+        (found,) = sums(engine, sulq.Query(values, by=blocks))
+        power = 1 if isinstance(values, sulq.Sums) else 2
+        wanted = [0] * 7
+        for key, value in zip(keys, x, strict=True):
+            wanted[_block(key, 3, 7)] += _steps(value, 0, 8) ** power
+        assert [row[-1] for row in found] == wanted
+    in_block = [_block(key, 3, 7) for key in keys]
+    (found,) = sums(engine, sulq.Query(["exp(x) > 0"], by=blocks))
+    assert found == [[in_block.count(i)] for i in range(7)]
+    centres = sulq.NearestCentre(["x"], [(0.0,), (1.0,)])
+    sampled = sulq.Query(["1"], by=centres, rows=sulq.Rows.sample(9, 0.5))
+    (found,) = sums(engine, sampled)
+    inside = [_hash(key, 9) < PRIME // 2 for key in keys]
+    assert found[0][0] + found[1][0] == sum(inside)
+    assert found[1][0] == sum(i for i, v in zip(inside, x, strict=True) if v > 4)
+
+
 def test_blocks_of_hugeint_keys(make_engine, tmp_path):
     """128-bit keys of a DuckDB file are not rounded."""
     keys = [2**100 + 1, 2**100 + 2, -(2**90), 3, None, 2**127 - 1]
@@ -376,18 +410,23 @@ def test_blocks_of_hugeint_keys(make_engine, tmp_path):
 
 
 def _unit(row, name):
-    """A column on [0, 1] in steps of 2^-16, missing in the middle. Independent code."""
+    """A column on [0, 1] in steps of 2^-16. Independent code."""
     d = SCHEMA[name]
     low, high = (0, 1) if d["type"] == "boolean" else (d["low"], d["high"])
     return _steps(row[name], low, high)
 
 
 def _steps(value, low, high):
-    return 2**15 if value is None else round((value - low) * (65536 / (high - low)))
+    return round((value - low) * (65536 / (high - low)))
+
+
+def _complete(rows, columns):
+    """The rows that have all these columns: the others are left out of everything."""
+    return [r for r in rows if all(_declared(r)[c] is not None for c in columns)]
 
 
 def test_nearest_centre(engine, rows):
-    """The nearest centre in scaled columns; ties go to the first."""
+    """The nearest centre in scaled columns; ties go to the first, missing values nowhere."""
     columns, centres = (
         ["age", "income"],
         [(0.25, 0.5), (0.25, 0.5), (0.75, 0.5), (0.0, 0.0), (2, -1)],
@@ -402,14 +441,16 @@ def test_nearest_centre(engine, rows):
         return gaps.index(min(gaps))
 
     (found,) = sums(engine, sulq.Query(by=sulq.NearestCentre(columns, centres)))
-    assert found == tally(rows, 5, cell)
+    assert found == tally(_complete(rows, columns), 5, cell)
+    assert found != tally(rows, 5, lambda r: 0 if None in (r["age"], r["income"]) else cell(r))
     assert found[1] == [0], "an equal centre later in the list never wins a tie"
 
 
 def test_side_of_a_plane(engine, rows):
-    """True where weights . x + bias > 0, in scaled columns; on the plane is False."""
+    """True where weights . x + bias > 0, in scaled columns; on it is False, missing neither."""
     (found,) = sums(engine, sulq.Query(by=sulq.Side(["age", "smoker"], [1, -1], 0.0)))
-    assert found == tally(rows, 2, lambda r: int(_unit(r, "age") - _unit(r, "smoker") > 0))
+    known = _complete(rows, ["age", "smoker"])
+    assert found == tally(known, 2, lambda r: int(_unit(r, "age") - _unit(r, "smoker") > 0))
 
 
 TREE = {
@@ -460,6 +501,22 @@ def test_partitions_cross(engine, rows):
         return ((region * 2 + _block(r["id"], 3, 2)) * 3 + age) * 2 + int(r["member"])
 
     assert sums(engine, sulq.Query(by=by)) == [tally(rows, 60, cell)]
+
+
+def test_one_batch_groups_by_the_same_partitions_in_every_order(engine, rows):
+    """Each question of a batch has its own sums: none is added once more for another's order."""
+    axes = ["region", sulq.Blocks(3, 2), sulq.Bins("age", [0, 65, 120])]
+    queries = [sulq.Query(["income", "1"], by=list(by)) for by in itertools.permutations(axes)]
+    queries += [
+        sulq.Query(["income"], by=sulq.Blocks(3, 2)),
+        sulq.Query(["income"], by=sulq.Blocks(3, 2), rows=sulq.Rows.blocks(3, 2)),
+        sulq.Query(["income"], by=["region", sulq.Blocks(3, 2)], where="smoker"),
+        sulq.Query(["income"], by=[sulq.Blocks(3, 2), "region"], where="smoker"),
+    ]
+    together = sums(engine, *queries)
+    assert together == [sums(engine, q)[0] for q in queries]
+    for matrix in together[:6]:
+        assert sum(row[1] for row in matrix) == len(rows)
 
 
 # --- values -------------------------------------------------------------------------------
@@ -513,7 +570,7 @@ def test_mean_counts_known_values_and_sums_them(engine, rows):
 @pytest.mark.parametrize("row_norm", [None, 0.3, 5])
 @pytest.mark.parametrize("centre", [0.5, 0, 0.25])
 def test_sums_and_products_of_columns(engine, rows, centre, row_norm):
-    """Sums and symmetric products of centred columns, each row clipped to row_norm."""
+    """Sums and symmetric products of centred, clipped rows that miss nothing, and their count."""
     columns = ["age", "income", "smoker"]
 
     def point(r):
@@ -528,15 +585,19 @@ def test_sums_and_products_of_columns(engine, rows, centre, row_norm):
 
     def products(r):
         y = point(r)
-        return (*y, *(y[i] * y[j] for i in range(3) for j in range(i, 3)))
+        return (1, *y, *(y[i] * y[j] for i in range(3) for j in range(i, 3)))
 
-    plain, moments = sums(
+    plain, moments, counted = sums(
         engine,
         sulq.Query(sulq.Sums(columns, centre, row_norm), by="member"),
-        sulq.Query(sulq.Products(columns, centre, row_norm, mean_weight=0.5), by="member"),
+        sulq.Query(sulq.Products(columns, centre, row_norm, 0.5), by="member"),
+        sulq.Query(sulq.Products(columns, centre, row_norm, 0.5, 0.25), by="member"),
     )
-    assert plain == tally(rows, 2, lambda r: int(r["member"]), lambda r: (1, *point(r)))
-    assert moments == tally(rows, 2, lambda r: int(r["member"]), products)
+    known = _complete(rows, columns)
+    assert 0 < len(known) < len(rows)
+    assert plain == tally(known, 2, lambda r: int(r["member"]), lambda r: (1, *point(r)))
+    assert counted == tally(known, 2, lambda r: int(r["member"]), products)
+    assert moments == [row[1:] for row in counted]
 
 
 def test_expressions_as_coordinates(engine, rows):
@@ -549,9 +610,7 @@ def test_expressions_as_coordinates(engine, rows):
     def point(row):
         r = _declared(row)
         age, income = r["age"], r["income"]
-        both = None if age is None or income is None else age + 0.25 * income
-        values = (None if age is None else 100 - age, both)
-        return [_steps(v, *e) for v, e in zip(values, ends, strict=True)]
+        return [_steps(v, *e) for v, e in zip((100 - age, age + 0.25 * income), ends, strict=True)]
 
     def nearest(row):
         x, y = point(row)
@@ -565,9 +624,10 @@ def test_expressions_as_coordinates(engine, rows):
         sulq.Query(by=by[1]),
         sulq.Query(sulq.Products(coordinates, 0, mean_weight=1)),
     )
-    assert sides == tally(rows, 2, nearest, lambda r: (1, *point(r)))
-    assert planes == tally(rows, 2, lambda r: int(point(r)[0] > point(r)[1]))
-    products = [(x, y, x * x, x * y, y * y) for x, y in map(point, rows)]
+    known = _complete(rows, ["age", "income"])
+    assert sides == tally(known, 2, nearest, lambda r: (1, *point(r)))
+    assert planes == tally(known, 2, lambda r: int(point(r)[0] > point(r)[1]))
+    products = [(x, y, x * x, x * y, y * y) for x, y in map(point, known)]
     assert moments == [[sum(column) for column in zip(*products, strict=True)]]
 
 
@@ -609,6 +669,33 @@ def test_a_sample_is_by_hashed_key(engine, rows, rate):
     keys = [(r["id"] or 0) % PRIME for r in rows]
     wanted = sum((c3 * k**3 + c2 * k**2 + c1 * k + c0) % PRIME < threshold for k in keys)
     assert sums(engine, sulq.Query(rows=sulq.Rows.sample(9, rate))) == [[[wanted]]]
+
+
+def test_rows_named_by_key_are_joined(engine, rows):
+    """A set of keys, those that no row has among them; a row without a key is in none."""
+    keys = [r["id"] for r in rows if r["id"] is not None]
+    for named in (keys[::3], [*keys[:2], *range(10**6, 10**6 + 20_000)]):
+        wanted = sum(r["id"] in set(named) for r in rows)
+        found = sums(engine, sulq.Query(rows=sulq.Rows.keys(named)), sulq.Query())
+        assert found == [[[wanted]], [[len(rows)]]]
+
+
+def test_shards_are_stretches_of_the_hashed_key(make_engine):
+    """Shard i has the keys with i p <= h * shards < (i + 1) p; scattered shards and a category."""
+    keys = [*range(60), None, -3, 2**40]
+    schema = {"id": {"key": True, "shards": 7}, "kind": {"values": ["a", "b"]}}
+    table = pa.table({"id": pa.array(keys, pa.int64()), "kind": ["a", "b", "a"] * 21})
+    engine = make_engine(table, sulq.Schema.load(schema))
+    shards = [_hash(0 if k is None else k, 0) * 7 // PRIME for k in keys]
+    chosen = [{0}, {6}, {1, 2, 3}, {0, 2, 5}]
+    queries = [sulq.Query(by="kind", rows=sulq.Rows.shard(sorted(which))) for which in chosen]
+    kinds = table.column("kind").to_pylist()
+    wanted = [
+        [[sum(s in which and k == kind for s, k in zip(shards, kinds, strict=True))]
+         for kind in ("a", "b", None)]
+        for which in chosen
+    ]  # fmt: skip
+    assert sums(engine, *queries) == wanted
 
 
 # --- small tables -------------------------------------------------------------------------
@@ -856,7 +943,7 @@ NARROW = [
         {"type": "integer", "low": 3, "high": 16777217, "nullable": False},
         {"type": "number", "low": -5, "high": 1e6},
         {"type": "number", "low": -1e20, "high": 1e20},
-        {"type": "number", "low": 1, "high": 2, "nullable": False},
+        {"type": "number", "low": 1, "high": 4, "nullable": False},
     )
     if not (pa.types.is_decimal(kind) and declared["type"] == "integer")
 ]
@@ -866,20 +953,25 @@ NARROW = [
 def test_narrow_and_wide_numbers(kind, values, declared):
     """However a number is stored, it is clamped to its declaration and summed exactly."""
     table = pa.table({"x": pa.array(values, kind)})
-    query = sulq.Query(["x", "x > 3", "coalesce(x, 99) = 99"])
+    sure = not declared.get("nullable", True)
+    query = sulq.Query(["x", "x > 3"] if sure else ["x", "x > 3", "x is null"])
     answers = []
     for make in ENGINES.values():
         engine = make(table, {"x": declared})
         (check,) = _checked(engine, query)
         answers.append(engine.sums([check]))
         kernel = sulq.Query([*query.values, "exp(least(greatest(x, 0), 1))"])
-        assert sums(engine, kernel)[0][0][:3] == answers[-1][0][0]
+        assert sums(engine, kernel)[0][0][:-1] == answers[-1][0][0]
+        if sure:  # what is missing all the same is at the low end, and counted so
+            assert sums(engine, sulq.Query(where="x is null")) == [[[0]]]
+            with pytest.raises(sulq.QueryNotAllowed, match="always 0"):
+                _checked(engine, sulq.Query(["x is null"]))
     assert all(a == answers[0] for a in answers)
     low, high, whole = declared["low"], declared["high"], declared["type"] == "integer"
     total, scale = 0, Fraction(2) ** check.values[0].scale
     for x in values:
         if x is None or x != x:
-            total += 0 if declared.get("nullable", True) else low * scale
+            total += low * scale if sure else 0
             continue
         exact = (
             Fraction(float(np.float32(x)) if kind == pa.float32() and math.isfinite(x) else x)
@@ -1142,3 +1234,21 @@ def test_many_centres_do_not_need_much_memory():
     tracemalloc.stop()
     assert sum(x for (x,) in found) == count
     assert peak < 300e6, "all at once would be 655 MB"
+
+
+@pytest.mark.parametrize("kernel", ["", " and exp(one * 0) > 0"])
+def test_of_a_text_only_its_declared_length_is_looked_at(make_engine, kernel):
+    """What lies behind is as if it were not there, by SQL and by the kernel; in characters."""
+    notes = ["abcxyz", "abc", "ab", "äöüx", None, "x"]
+    schema = {
+        "note": {"type": "text", "max_length": 3},
+        "one": {"type": "integer", "low": 0, "high": 1},
+    }
+    engine = make_engine(pa.table({"note": notes, "one": [1] * 6}), schema)
+    found = {
+        where: sums(engine, sulq.Query(where=where + kernel))[0][0][0]
+        for where in ("note = 'abc'", "note like '%x%'", "length(note) = 3", "note is null")
+    }
+    assert found == {
+        "note = 'abc'": 2, "note like '%x%'": 1, "length(note) = 3": 3, "note is null": 1,
+    }  # fmt: skip

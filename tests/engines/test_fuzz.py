@@ -1,13 +1,13 @@
 """Random questions from the whole accepted grammar: total, on the grid, priced, equal everywhere.
 
-`make test` reads a few thousand expressions; SULQ_EXAMPLES=20 reads twenty times as many.
+`make test` reads some hundred expressions, `make soak` a few thousand, SULQ_SOAK=20 twenty times
+as many.
 """
 
 from __future__ import annotations
 
 import datetime
 import math
-import os
 import random
 from fractions import Fraction
 
@@ -17,19 +17,22 @@ import pytest
 from helpers import ENGINES, checked, duckdb_engine, reference_engine
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from soak import times
 
 import sulq
-from sulq import expressions, kernel, operations, tree
-from sulq.check import check
-from sulq.expressions import predicate
-from sulq.kernel import Batch
-from sulq.price import tariff_of
-from sulq.promise import Promise
-from sulq.query import Terms
-from sulq.schema import Schema
-from sulq.values import Dense
+from sulq.expressions import functions as tree
+from sulq.expressions import operations
+from sulq.expressions import parse as expressions
+from sulq.expressions.parse import predicate
+from sulq.kernel import sums as kernel
+from sulq.kernel.batch import Batch
+from sulq.privacy.pricing import tariff_of
+from sulq.privacy.promise import Promise
+from sulq.questions.check import check
+from sulq.questions.contributions import Dense
+from sulq.values.query import Terms
+from sulq.values.schema import Schema
 
-TIMES = int(os.environ.get("SULQ_EXAMPLES", "1"))
 ROWS = 48
 DAY = datetime.date
 FAR = {"type": "integer", "low": -(2**53), "high": 2**53}
@@ -161,6 +164,10 @@ def world():
 # --- the grammar --------------------------------------------------------------------------
 
 
+SOUGHT = ["starts_with", "ends_with", "contains"]
+MARKS = ["'a'", "'A'", "'%'", "'_'", "'本'", "'b%'", "''''", "'\u0301'", "'x'", "'a\nb'"]
+
+
 class Grammar:
     """Expression text, by type, from the choices of a (shrinkable) random."""
 
@@ -269,6 +276,7 @@ class Grammar:
             ),
             lambda: f"({w()} {self.pick.choice(['', 'not '])}in ('a', '日本語', ''))",
             lambda: f"({w()} {self.pick.choice(['', 'not '])}like {self.pattern()})",
+            lambda: f"{self.pick.choice(SOUGHT)}({w()}, {self.pick.choice(MARKS)})",
             lambda: f"cast({n()} as boolean)",
             lambda: self.choice("boolean", d),
         ]
@@ -278,6 +286,8 @@ class Grammar:
         return [
             *self.words_leaf(),
             lambda: f"{self.pick.choice(['lower', 'upper'])}({w()})",
+            lambda: f"substr({w()}, {self.pick.randint(1, 4)}, {self.pick.randint(1, 3)})",
+            lambda: f"split_part({w()}, {self.pick.choice(MARKS)}, {self.pick.randint(1, 3)})",
             lambda: self.choice("words", d),
         ]
 
@@ -364,11 +374,12 @@ def _axes(by):
 
 
 def check_grid(check, rows):
-    """Whole numbers within the bounds the price rests on; 0 stands for missing."""
+    """Whole numbers within the bounds the price rests on; 0 stands for missing or left out."""
     for j, value in enumerate(check.values):
         for x, *_ in ([row[j]] for row in rows):
             assert isinstance(x, int)
-            assert value.low <= x <= value.high or (x == 0 and value.node.nullable)
+            absent = x == 0 and (value.node.nullable or check.where or check.rows)
+            assert value.low <= x <= value.high or absent
 
 
 def check_sensitivity(query, world, matrix, noise, guarantee):
@@ -420,11 +431,11 @@ def _loose(made):
 def test_expressions_are_total_on_the_grid_and_equal_everywhere(world):
     """No exception but QueryNotAllowed; intervals hold; engines and row orders agree.
 
-    At least 2,000 different expressions are read, or the run is not worth its name.
+    At least five different expressions are read an example, or the run is not worth its name.
     """
-    read = set()
+    read, examples = set(), times(90, 400)
 
-    @settings(max_examples=400 * TIMES)
+    @settings(max_examples=examples)
     @given(randoms)
     def every(pick):
         texts = accepted(pick, world.schema, ["integer", "number", "boolean"], 9)
@@ -435,15 +446,18 @@ def test_expressions_are_total_on_the_grid_and_equal_everywhere(world):
         for query, rows in zip(queries, per_row(world, queries), strict=True):
             (made,) = checked([query], world.reference)
             check_nodes(world, made.values[0].node)
+            for part in (made.where, made.rows):  # a truth to add up is a count under it
+                if part is not None:
+                    check_nodes(world, part)
             check_grid(made, rows)
         totals = world.duckdb.sums(checked(queries, world.duckdb))
         assert totals == world.shuffled.sums(checked(queries, world.shuffled)), "row order matters"
 
     every()
-    assert len(read) >= 2000
+    assert len(read) >= 5 * examples
 
 
-@settings(max_examples=60 * TIMES)
+@settings(max_examples=times(20, 60))
 @given(randoms)
 def test_a_predicate_its_negation_and_its_absence_are_everybody(world, pick):
     """sum(p) + sum(not p) + sum(p is null) = n; and sums over A and not A add up."""
@@ -479,7 +493,7 @@ BY = [
 ]
 
 
-@settings(max_examples=80 * TIMES)
+@settings(max_examples=times(40, 80))
 @given(randoms)
 def test_no_pair_of_rows_is_further_apart_than_the_price(world, pick):
     """Lists of expressions, means, sums and products, with cells and where, under each promise."""

@@ -69,5 +69,5 @@ class RandomEngine:
 
 def stand_in(source, declared, reach=10**9, **settings):
     db = opened(source, declared, **settings)
-    db._engine = RandomEngine(db._engine, reach)
+    db._pipeline.engine = RandomEngine(db._pipeline.engine, reach)
     return db

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import warnings
+
 import numpy as np
 import pytest
 from helpers import opened
 from learn.data import blobs, columns_of, low_rank, schema, separable, table
 
-from sulq.learn import PCA, SVD, KMeans, LinearRegression, Perceptron
+import sulq
+from sulq.learn import PCA, SVD, KMeans, LinearRegression, Perceptron, pca
 
 GRID = 2e-4  # columns are cut into 2**16 steps
 
@@ -130,15 +133,17 @@ def test_silent_regression_is_exact():
 @pytest.mark.parametrize("guarantee", ["dp", "beliefs"])
 def test_noisy_pca_is_close(guarantee):
     X = low_rank(20_000)
-    model = PCA(2, epsilon=1.0, guarantee=guarantee).fit(X)
+    model = PCA(2, epsilon=1.0, guarantee=guarantee, bounds=(0, 1)).fit(X)
     assert captured(model, np.cov(X.T)) > 0.98
-    assert captured(SVD(2, epsilon=1.0, guarantee=guarantee).fit(X), X.T @ X) > 0.99
+    svd = SVD(2, epsilon=1.0, guarantee=guarantee, bounds=(0, 1)).fit(X)
+    assert captured(svd, X.T @ X) > 0.99
 
 
 def test_short_rows_make_pca_closer():
     """row_norm makes the query cheaper, so the same promise gives less noise."""
     X = low_rank(20_000, 12)
-    plain, clipped = (PCA(2, epsilon=0.5, row_norm=r).fit(X).subspace_angle_ for r in (None, 0.8))
+    models = (PCA(2, epsilon=0.5, bounds=(0, 1), row_norm=r).fit(X) for r in (None, 0.8))
+    plain, clipped = (model.subspace_angle_ for model in models)
     assert clipped < plain / 2
 
 
@@ -148,15 +153,23 @@ def test_angles_tell_how_far_noise_turned_the_components():
     true = np.linalg.eigh(np.cov(X.T))[1][:, ::-1][:, :3]
     ratios = []
     for _ in range(12):
-        model = PCA(3, epsilon=1.0).fit(X)
+        model = PCA(3, epsilon=1.0, bounds=(0, 1)).fit(X)
         angles = np.arccos(np.clip(np.abs((model.components_ * true.T).sum(axis=1)), 0, 1))
         ratios.append(angles / model.component_angles_)
     assert 0.6 < np.sqrt(np.mean(np.square(ratios))) < 1.5
 
 
+def test_equal_and_exact_directions_are_right_angles_without_a_warning():
+    """Two constant public columns: nothing tells their directions apart, and numpy is quiet."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        found, _ = pca.angles(np.array([1.0, 0.0, 0.0]), np.zeros((3, 3)), 3)
+    assert np.degrees(found) == pytest.approx([0, 90, 90])
+
+
 def test_angles_of_noise_are_right():
     """Components that are nothing but noise say so."""
-    model = PCA(20, epsilon=0.1).fit(low_rank(300, 20))
+    model = PCA(20, epsilon=0.1, bounds=(0, 1)).fit(low_rank(300, 20))
     assert np.median(np.degrees(model.component_angles_)) == pytest.approx(90)
 
 
@@ -164,7 +177,7 @@ def test_angles_of_noise_are_right():
 def test_noisy_kmeans_is_close(guarantee):
     X, _ = blobs(20_000)
     start = np.array([[0.2, 0.2, 0.3], [0.4, 0.5, 0.5], [0.7, 0.6, 0.7]])
-    model = KMeans(3, init=start, epsilon=1.0, guarantee=guarantee).fit(X)
+    model = KMeans(3, init=start, epsilon=1.0, guarantee=guarantee, bounds=(0, 1)).fit(X)
     exact = lloyd(X, start, 10)
     inertia = ((X[:, None] - exact) ** 2).sum(axis=2).min(axis=1).sum()
     assert -model.score(X) < 1.05 * inertia
@@ -172,7 +185,7 @@ def test_noisy_kmeans_is_close(guarantee):
 
 def test_noisy_perceptron_is_close():
     X, y = separable(20_000)
-    model = Perceptron(epsilon=1.0, max_iter=15).fit(X, y)
+    model = Perceptron(epsilon=1.0, bounds=(0, 1), max_iter=15).fit(X, y)
     assert model.score(X, y) > 0.97
 
 
@@ -182,7 +195,8 @@ def test_perceptron_of_several_classes():
     y = np.array(["left", "right", "top"])[
         np.where(X[:, 1] > 0.7, 2, np.where(X[:, 0] > 0.5, 1, 0))
     ]
-    model = Perceptron(epsilon=5.0, max_iter=15).fit(X, y)
+    classes = ["left", "right", "top"]
+    model = Perceptron(epsilon=5.0, bounds=(0, 1), classes=classes, max_iter=15).fit(X, y)
     assert model.classes_.tolist() == ["left", "right", "top"]
     assert model.decision_function(X).shape == (6000, 3)
     assert model.score(X, y) > 0.85
@@ -201,8 +215,39 @@ def test_regression_errors_are_those_announced(guarantee):
     y = 0.2 + X @ [0.3, 0.1, 0.2]
     pulls = []
     for _ in range(12):
-        model = LinearRegression(epsilon=1.0, guarantee=guarantee).fit(X, y)
+        ends = {"bounds": (0, 1), "label_bounds": (0, 1)}
+        model = LinearRegression(epsilon=1.0, guarantee=guarantee, **ends).fit(X, y)
         pulls.append([*((model.coef_ - [0.3, 0.1, 0.2]) / model.coef_std_),
                       (model.intercept_ - 0.2) / model.intercept_std_])  # fmt: skip
         assert model.score(X, y) > 0.95
     assert 0.6 < np.sqrt(np.mean(np.square(pulls))) < 1.5
+
+
+def test_the_perceptron_begins_where_it_is_told():
+    """One round from w0 is one step of the exact algorithm from there, in own units."""
+    X, y = separable()
+    X = 40 * X - 10
+    db, columns = silent(X, -10, 30, flag=y)
+    w0 = np.array([0.5, -1.0, 0.25, 0.1, 0.4])
+    model = Perceptron(max_iter=1, w0=w0, step="paper").fit(db, columns=columns, label="flag")
+    rows = np.column_stack([(X + 10) / 40 - 0.5, np.full(len(X), 0.5)])
+    w = np.append(w0[:-1] * 40, (w0[-1] + w0[:-1].sum() * 10) / 0.5)
+    wrong = (rows @ w > 0) != y
+    u = (rows * np.where(y, 1.0, -1.0)[:, None])[wrong]
+    w = w + u.mean(axis=0)
+    w /= np.linalg.norm(w)
+    assert model.misclassified_[0] == pytest.approx(wrong.sum(), abs=2)
+    assert np.allclose(model.coef_[0], w[:-1] / 40, atol=1e-3)
+    again = Perceptron(w0=[*model.coef_[0], model.intercept_[0]], max_iter=1)
+    again.fit(db, columns=columns, label="flag")
+    assert again.misclassified_[0] == pytest.approx((model.predict(X) != y).sum(), abs=2)
+
+
+@pytest.mark.parametrize("w0", [[1.0, 2.0], [[0.0] * 5] * 2, [1.0, 2.0, 3.0, 4.0, float("nan")]])
+def test_a_start_of_another_shape_is_refused_free(w0):
+    X, y = separable(n=50)
+    db, columns = silent(X, flag=y)
+    for call in (Perceptron(w0=w0).price, Perceptron(w0=w0).fit):
+        with pytest.raises(sulq.Refused, match="w0 has shape"):
+            call(db, columns=columns, label="flag")
+    assert db.history() == []

@@ -123,7 +123,7 @@ def test_fits_are_off_by_what_they_say(guarantee):
     true = [X[y == c] for c in (False, True)]
     pulls = []
     for _ in range(6):
-        model = NaiveBayes(epsilon=2.0, guarantee=guarantee).fit(X, y)
+        model = NaiveBayes(epsilon=2.0, guarantee=guarantee, bounds=(0, 1)).fit(X, y)
         pulls.append((model.theta_ - [t.mean(0) for t in true]) / model.theta_std_)
         raw = model.var_ - model.theta_std_**2
         pulls.append((raw - [t.var(0) for t in true]) / model.var_std_)
@@ -134,7 +134,7 @@ def test_squares_have_a_quarter_of_the_noise():
     """About the middle of its range: half of what y^2 would have, a quarter of what y has."""
     for guarantee in ("dp", "beliefs"):
         db = database(guarantee=guarantee)
-        count, x, k, x2, k2 = db.price(moments(db, ("x", "k"), "label")).half_widths
+        count, x, k, x2, k2 = db.price(moments(db, ("x", "k"), "label", None)).half_widths
         assert x2 / x == pytest.approx(0.25, rel=1e-3)
         assert k2 / k == pytest.approx(0.25, rel=1e-3)
         assert count > 0
@@ -155,7 +155,7 @@ def test_noise_widens_what_it_cannot_tell():
     y = np.arange(400) % 2 == 0
     X = np.full((400, 1), 0.5)
     for _ in range(5):
-        model = NaiveBayes(epsilon=0.5).fit(X, y)
+        model = NaiveBayes(epsilon=0.5, bounds=(0, 1)).fit(X, y)
         assert (model.var_ >= model.var_std_ + model.theta_std_**2).all()
     assert (model.var_ > 0).all()
 
@@ -164,7 +164,7 @@ def test_small_classes_are_given_what_all_have():
     rng = np.random.default_rng(0)
     y = np.array(["common"] * 3000 + ["rare"] * 3)
     X = np.where(y == "rare", 0.95, 0.3)[:, None] + rng.normal(0, 0.01, (3003, 1))
-    model = NaiveBayes(epsilon=1.0).fit(X, y)
+    model = NaiveBayes(epsilon=1.0, bounds=(0, 1), classes=["common", "rare"]).fit(X, y)
     assert model.small_classes_.tolist() == ["rare"]
     assert model.theta_[1, 0] == pytest.approx(0.3, abs=0.2)
     assert model.predict(X[:5]).tolist() == ["common"] * 5
@@ -225,8 +225,8 @@ def test_the_papers_count():
 def test_it_is_one_scan():
     db = database()
     scans = []
-    real = db._engine.sums
-    db._engine.sums = lambda queries: scans.append(len(queries)) or real(queries)
+    real = db._pipeline.engine.sums
+    db._pipeline.engine.sums = lambda queries: scans.append(len(queries)) or real(queries)
     NaiveBayes(budget=5).fit(db, label="label")
     assert scans == [3]
 
@@ -236,7 +236,7 @@ def test_it_is_one_scan():
 @pytest.mark.parametrize("columns", [NAMES, ("x",), ("word", "flag")])
 def test_random_answers_end_within_the_price(columns, reach, budget):
     db = database()
-    db._engine = RandomEngine(db._engine, reach)
+    db._pipeline.engine = RandomEngine(db._pipeline.engine, reach)
     model = NaiveBayes(budget=budget)
     announced = model.price(db, columns, "label").queries
     model.fit(db, columns=columns, label="label")
@@ -265,6 +265,16 @@ def test_refusals_are_free(model, asked, said):
     assert db.history() == []
 
 
+def test_what_was_fitted_before_is_free():
+    """With nothing left, the same fit gives the same model from the stored answers."""
+    db = database(quiet=False)
+    models = [NaiveBayes(budget=db.budget.total).fit(db, label="label")]
+    left = db.budget.remaining
+    models.append(NaiveBayes(budget=db.budget.total).fit(db, label="label"))
+    assert db.budget.remaining == left < 1
+    assert models[0].to_json() == models[1].to_json()
+
+
 def test_too_little_budget_is_refused_before_the_first_query():
     db = database(queries=1)
     with pytest.raises(sulq.BudgetExceeded):
@@ -284,12 +294,12 @@ def test_in_scikit_learn():
     rng = np.random.default_rng(0)
     y = rng.random(4000) < 0.5
     X = np.clip(rng.normal(np.where(y, 0.6, 0.4)[:, None], 0.1, (4000, 3)), 0, 1)
-    model = NaiveBayes(epsilon=5.0)
+    model = NaiveBayes(epsilon=5.0, bounds=(0, 1))
     assert sklearn.clone(model).get_params() == model.get_params()
-    assert repr(model) == "NaiveBayes(epsilon=5.0)"
+    assert repr(model) == "NaiveBayes(epsilon=5.0, bounds=(0, 1))"
     assert cross_val_score(model, X, y, cv=2).min() > 0.9
     assert make_pipeline(FunctionTransformer(), model).fit(X, y).score(X, y) > 0.9
-    with pytest.raises(sulq.Refused, match="X has shape"):
+    with pytest.raises(sulq.Refused, match="X has 2 features"):
         model.fit(X, y).predict(X[:, :2])
     with pytest.raises(sulq.Refused, match="learned nothing"):
         NaiveBayes().predict(X)
@@ -314,4 +324,4 @@ def test_the_model_in_words():
     assert x.startswith("  x: -0.9")
     assert "spread 1.4" in x
     assert k.startswith("  k: 14.")
-    assert word.startswith("  word: a 27.7%, b 72.3%, other")
+    assert word.startswith("  word: a 27.7%, b 72.3%, (other)")

@@ -2,57 +2,31 @@
 
 from __future__ import annotations
 
-import re
 import sys
 from xml.etree import ElementTree
 
 import numpy as np
 import pyarrow as pa
 import pytest
+from drawing.reading import bars, marks, texts, whiskers
 from helpers import opened
 from learn.data import blobs, columns_of, low_rank, schema, table
 
 import sulq
 from sulq.learn import PCA, SVD, KMeans, LinearRegression
-from sulq.learn.pictures import give_or_take
-
-
-def drawn(picture):
-    """The rows that each part of a chart is drawn from, in order."""
-    found = []
-
-    def walk(part):
-        if isinstance(part, dict):
-            data = part.get("data", {})
-            if "values" in data:
-                found.append(data["values"])
-            elif "name" in data:
-                found.append(whole["datasets"][data["name"]])
-            for value in part.values():
-                walk(value)
-        elif isinstance(part, list):
-            for value in part:
-                walk(value)
-
-    whole = picture.chart.to_dict()
-    walk({k: v for k, v in whole.items() if k != "datasets"})
-    return found
-
-
-def with_field(picture, field):
-    return next(rows for rows in drawn(picture) if rows and field in rows[0])
+from sulq.learn.model_pictures import give_or_take
 
 
 @pytest.fixture(scope="module")
 def pca():
-    return PCA(2, epsilon=20.0).fit(low_rank(2000, 5))
+    return PCA(2, epsilon=20.0, bounds=(0, 1)).fit(low_rank(2000, 5))
 
 
 @pytest.fixture(scope="module")
 def line():
     X = low_rank(2000, 3)
     y = np.clip(X @ [0.5, 0.1, 0.2], 0, 1)
-    return LinearRegression(epsilon=20.0, bounds=(0, 4)).fit(4 * X, y)
+    return LinearRegression(epsilon=20.0, bounds=(0, 4), label_bounds=(0, 1)).fit(4 * X, y)
 
 
 def clusters(**settings):
@@ -66,53 +40,72 @@ def clusters(**settings):
 
 @pytest.mark.parametrize("kind", [PCA, SVD])
 def test_scree_and_loadings(kind):
-    model = kind(2, epsilon=20.0).fit(low_rank(2000, 5))
+    """Bars end at the shares of variance; every loading is written in its cell."""
+    model = kind(2, epsilon=20.0, bounds=(0, 1)).fit(low_rank(2000, 5))
     picture = model.plot()
-    shares = [r["share"] for r in with_field(picture, "share")]
-    assert shares == pytest.approx(model.explained_variance_ratio_.tolist())
-    loadings = {(r["component"], r["column"]): r["loading"] for r in with_field(picture, "loading")}
-    assert loadings["pc2", "x3"] == pytest.approx(model.components_[1, 3])
-    assert len(loadings) == 10
+    scree, loadings = picture.figures
+    shares = model.explained_variance_ratio_.tolist()
+    assert [end for _, end in bars(scree.__html__())] == pytest.approx(shares, rel=1e-3)
+    written = [text for text in texts(loadings.__html__()) if text[0] in "+-"]
+    assert written == [f"{round(x, 2) + 0.0:+.2f}" for row in model.components_ for x in row]
     assert f"{shares[0]:.1%}" in str(picture)
-    assert model.summary() == picture.text
+    assert model.summary().startswith(f"{picture.text}\nleft out: ")
 
 
 def test_a_component_that_may_be_noise_says_so():
-    """Few rows and little budget: the angles are right ones."""
-    model = PCA(2, epsilon=0.1).fit(low_rank(100, 5))
-    assert "may be noise" in str(model.plot())
-    assert {r["kind"] for r in with_field(model.plot(), "kind")} == {"noise"}
+    """A right angle is noise; what was turned less is drawn in full, with its angle."""
+    model = PCA(2, epsilon=20.0, bounds=(0, 1)).fit(low_rank(2000, 5))
+    model.component_angles_ = np.array([np.radians(3.0), np.pi / 2])
+    picture = model.plot()
+    svg = picture.figures[0].__html__()
+    assert "may be noise" in str(picture)
+    assert (
+        len(marks(svg, "faint"))
+        == texts(svg).count("may be noise")
+        == texts(svg).count("±3.0°")
+        == 1
+    )
 
 
 def test_centres_lie_over_the_counts():
+    """Each centre lies where its numbers say, among cells shaded by the noisy counts."""
     model, db = clusters()
-    picture = model.plot(db, ["x2", "x0"], bins=4)
-    points = with_field(picture, "cluster")
-    assert [(p["x"], p["y"]) for p in points] == [(c[2], c[0]) for c in model.cluster_centers_]
-    assert points[0]["x_high"] - points[0]["x"] == pytest.approx(2 * model.center_stds_[0, 2])
-    counts = {(c["x"], c["y"]): c["count"] for c in with_field(picture, "count")}
-    assert len(counts) == 16
-    assert sum(counts.values()) == 2000
-    assert counts[0.0, 0.0] == db.count("x0 < 0.25 and x2 < 0.25").value
+    figure = model.plot(db, ["x2", "x0"], bins=4).figures[0]
+    svg = figure.__html__()
+    cells = marks(svg, "bar")
+    left, top = (min(float(c[name]) for c in cells) for name in "xy")
+    step = (max(float(c["x"]) for c in cells) - left) * 4 / 3 / 4  # of a quarter of [0, 1]
+    down = (max(float(c["y"]) for c in cells) - top) / 3
+    for dot, centre in zip(marks(svg, "dot"), model.cluster_centers_, strict=True):
+        assert (float(dot["cx"]) - left) / (4 * step) == pytest.approx(centre[2], abs=0.005)
+        assert 1 - (float(dot["cy"]) - top) / (4 * down) == pytest.approx(centre[0], abs=0.005)
+    strengths = [float(c["fill-opacity"]) for c in cells]
+    corner = db.count("x0 < 0.25 and x2 < 0.25").value
+    assert len(cells) == 16
+    assert strengths[0] / sum(strengths) == pytest.approx(corner / 2000, abs=1e-4)
+    x, reach = model.cluster_centers_[0, 2], 1.96 * model.center_stds_[0, 2]
+    assert f"group 0: x2 {x:,.4g} ± {reach:,.2g}, x0 " in figure.words
 
 
 def test_whole_numbers_fill_their_bins():
-    """0 to 24 and 25 to 49 touch."""
+    """0 to 24 and 25 to 49 touch: half of the drawing each."""
     rng = np.random.default_rng(0)
     columns = {name: rng.integers(0, 50, 500) for name in ("a", "b")}
     ends = {"type": "integer", "low": 0, "high": 49, "nullable": False}
     db = opened(pa.table(columns), {"columns": dict.fromkeys(columns, ends)})
-    picture = KMeans(2).fit(db).plot(db, bins=2)
-    cells = with_field(picture, "count")
-    assert {(c["x"], c["x2"]) for c in cells} == {(0, 25), (25, 50)}
+    svg = KMeans(2).fit(db).plot(db, bins=2).figures[0].__html__()
+    places = {(float(c["x"]), round(float(c["width"]))) for c in marks(svg, "bar")}
+    (left, wide), (right, same) = sorted(places)
+    assert wide == same == pytest.approx(right - left, abs=1)
 
 
 def test_coefficients_have_their_intervals(line):
-    rows = with_field(line.plot(level=0.5), "effect")
-    assert [r["coef"] for r in rows] == pytest.approx(line.coef_.tolist())
-    assert [r["effect"] for r in rows] == pytest.approx((4 * line.coef_).tolist())
-    reach = [r["high"] - r["effect"] for r in rows]
-    assert reach == pytest.approx((0.67449 * line.coef_std_ * line.width_).tolist(), rel=1e-4)
+    """Over the declared range of each column, at the level that was asked for."""
+    svg = line.plot(level=0.5).figures[0].__html__()
+    reach = 0.67449 * line.coef_std_ * line.width_
+    effects = line.coef_ * line.width_
+    for (low, high), x, r in zip(whiskers(svg), effects, reach, strict=True):
+        assert (low, high) == pytest.approx((x - r, x + r), rel=1e-2)
     assert "intercept" in line.summary()
     assert "50% interval" in str(line.plot(level=0.5))
     with pytest.raises(sulq.Refused, match="level=1"):
@@ -161,12 +154,13 @@ def test_what_cannot_be_saved_is_not_paid_for(bad, tmp_path):
     assert db.budget.spent == before
 
 
-def test_what_cannot_be_drawn_is_not_paid_for(monkeypatch):
+def test_what_cannot_be_drawn_is_not_paid_for(monkeypatch, tmp_path):
+    """A PNG without the extra is refused before the histogram is asked."""
     model, db = clusters()
     before = db.budget.spent
-    monkeypatch.setitem(sys.modules, "altair", None)
+    monkeypatch.setitem(sys.modules, "resvg_py", None)
     with pytest.raises(sulq.MissingExtra, match="sulq\\[plot\\]"):
-        model.plot(db)
+        model.plot(db, path=tmp_path / "k.png")
     assert db.budget.spent == before
 
 
@@ -211,15 +205,6 @@ def test_an_svg_says_the_words_and_is_whole(tmp_path):
     for name in odd:
         assert name in words
     assert "±" in words
-
-
-def test_words_need_no_altair(pca, monkeypatch):
-    monkeypatch.setitem(sys.modules, "altair", None)
-    picture = pca.plot()
-    assert re.search(r"pc1 +\d", str(picture))
-    assert picture._repr_mimebundle_() == {"text/plain": picture.text}
-    with pytest.raises(sulq.MissingExtra):
-        _ = picture.chart
 
 
 def test_a_notebook_shows_the_chart(line):

@@ -11,9 +11,28 @@ from learn.data import blobs, columns_of, low_rank, schema, separable, table
 
 import sulq
 from sulq import learn
-from sulq.learn import PCA, SVD, KMeans, LinearRegression, Perceptron, TooFewRows
+from sulq.learn import (
+    LSI,
+    PCA,
+    SVD,
+    AdditiveClassifier,
+    AdditiveRegressor,
+    GaussianMixture,
+    KMeans,
+    LinearRegression,
+    LinearSVM,
+    LocallyWeightedRegression,
+    LogisticRegression,
+    Perceptron,
+    RandomTrees,
+    TooFewRows,
+)
 
-ALL = [PCA, SVD, KMeans, Perceptron, LinearRegression]
+ALL = [
+    LSI, PCA, SVD, KMeans, Perceptron, LinearRegression, AdditiveClassifier, AdditiveRegressor,
+    LogisticRegression, RandomTrees, LinearSVM,
+    GaussianMixture, LocallyWeightedRegression,
+]  # fmt: skip
 
 
 @pytest.mark.parametrize("kind", ALL)
@@ -41,12 +60,16 @@ def test_pipeline_and_cross_validation():
     from sklearn.pipeline import make_pipeline
 
     X, y = separable(6000)
-    steps = make_pipeline(PCA(4, epsilon=5.0), Perceptron(epsilon=5.0, bounds=(-1, 1), max_iter=10))
+    side = Perceptron(epsilon=5.0, bounds=(-1, 1), classes=[0, 1], max_iter=10)
+    steps = make_pipeline(PCA(4, epsilon=5.0, bounds=(0, 1)), side)
     scores = cross_val_score(steps, X, y.astype(int), cv=2)
     assert scores.min() > 0.9
     target = np.clip(X @ [0.2, 0.3, 0.1, 0.2], 0, 1)
-    assert cross_val_score(LinearRegression(epsilon=5.0), X, target, cv=2).min() > 0.9
-    clusters = make_pipeline(PCA(2, epsilon=5.0), KMeans(2, epsilon=5.0, bounds=(-1, 1)))
+    line = LinearRegression(epsilon=5.0, bounds=(0, 1), label_bounds=(0, 1))
+    assert cross_val_score(line, X, target, cv=2).min() > 0.9
+    clusters = make_pipeline(
+        PCA(2, epsilon=5.0, bounds=(0, 1)), KMeans(2, epsilon=5.0, bounds=(-1, 1))
+    )
     assert set(clusters.fit(X).predict(X)) <= {0, 1}
 
 
@@ -61,7 +84,7 @@ def test_arrays_spend_the_whole_promise(monkeypatch):
         return seen[-1][0]
 
     monkeypatch.setattr(sulq, "open", watched)
-    PCA(2, epsilon=0.7, delta=1e-5).fit(low_rank(500))
+    PCA(2, epsilon=0.7, delta=1e-5, bounds=(0, 1)).fit(low_rank(500))
     db, settings = seen[0]
     assert (settings["epsilon"], settings["delta"]) == (0.7, 1e-5)
     assert float(db.budget.remaining) == pytest.approx(0, abs=1e-3)
@@ -69,7 +92,7 @@ def test_arrays_spend_the_whole_promise(monkeypatch):
 
 def fitted(kind):
     X, y = separable(2000)
-    return kind(epsilon=10.0).fit(X, y.astype(float) if kind is LinearRegression else y), X
+    return kind(epsilon=10.0, bounds=(0, 1)).fit(X, y), X
 
 
 @pytest.mark.parametrize("kind", ALL)
@@ -79,7 +102,7 @@ def test_models_are_json(kind):
     text = json.dumps(model.to_json())
     for back in (kind.from_json(text), learn.from_json(text), learn.from_json(json.loads(text))):
         assert type(back) is kind
-        use = "transform" if kind in (PCA, SVD) else "predict"
+        use = "transform" if kind in (LSI, PCA, SVD) else "predict"
         assert np.array_equal(getattr(back, use)(X), getattr(model, use)(X))
         assert back.to_json() == model.to_json()
 
@@ -138,11 +161,11 @@ def test_arrays_need_a_promise_and_bounds():
     with pytest.raises(sulq.Refused, match="low < high"):
         PCA(epsilon=1.0, bounds=(1, 0)).fit(X)
     with pytest.raises(sulq.Refused, match="y: give"):
-        Perceptron(epsilon=1.0).fit(X)
+        Perceptron(epsilon=1.0, bounds=(0, 1)).fit(X)
     with pytest.raises(sulq.Refused, match="fit"):
         PCA(epsilon=1.0).transform(X)
-    with pytest.raises(sulq.Refused, match="2 columns"):
-        Perceptron(epsilon=1.0).fit(X, y).predict(X[:, :2])
+    with pytest.raises(sulq.Refused, match="X has 2 features"):
+        Perceptron(epsilon=1.0, bounds=(0, 1)).fit(X, y).predict(X[:, :2])
 
 
 def test_labels_with_quotes():
@@ -161,7 +184,7 @@ def test_every_number_is_the_default():
 def test_small_clusters_are_kept_or_raise():
     X, _ = blobs(2000)
     start = np.array([[0.1, 0.1, 0.1], [0.8, 0.8, 0.8], [0.0, 1.0, 0.0]])
-    model = KMeans(3, init=start, epsilon=5.0).fit(X)
+    model = KMeans(3, init=start, epsilon=5.0, bounds=(0, 1)).fit(X)
     assert model.small_clusters_.tolist() == [2]
     assert np.array_equal(model.cluster_centers_[2], start[2])
     db = opened(table(X), schema(3))

@@ -226,14 +226,14 @@ def test_a_hidden_conjunction_is_found(guarantee, flipped):
 
 @pytest.mark.parametrize(("flipped", "beta"), [(0.0, 0.04), (0.1, 0.02)])
 def test_the_price_of_a_conjunction(flipped, beta):
-    """m shares within max_error (1 - 2 noise) / 2m; half of beta is for labels that mislead."""
+    """m shares within max_error (1 - 2 noise) / 2m and a count of complete rows within as much."""
     table, _ = hidden(2000)
     db = opened(table, {"columns": COLUMNS}, epsilon=20.0)
     price = ConjunctionLearner(max_error=0.3, beta=0.04, label_noise=flipped).price(
         db, None, "label"
     )
-    one = StatisticalQueries(db).price("x0", 0.3 * (1 - 2 * flipped) / 32, beta / 16)
-    assert price.micro == 16 * one.micro
+    one = StatisticalQueries(db).price("x0", 0.3 * (1 - 2 * flipped) / 32, beta / 17)
+    assert price.micro == 17 * one.micro
 
 
 def test_flipped_labels_hide_it_from_who_does_not_know():
@@ -313,7 +313,7 @@ def test_rows_as_a_file_has_them():
         == [False, False, False]  # fmt: skip
     with pytest.raises(sulq.Refused, match="'purple' is no declared value of 'colour'"):
         model.predict([[*row[:5], "purple"]])
-    with pytest.raises(sulq.Refused, match="want rows with the model's columns"):
+    with pytest.raises(sulq.Refused, match="X has 2 features"):
         model.predict([[1, 0]])
 
 
@@ -326,8 +326,7 @@ def test_arrays_of_zeros_and_ones():
     model = clone(ConjunctionLearner(epsilon=10.0, beta=SURE)).fit(X, y)
     assert model.conjunction_ == '"x0" AND NOT "x2"'
     assert model.score(X, y) == 1.0
-    with pytest.raises(sulq.Refused, match="zeros and ones"):
-        ConjunctionLearner(epsilon=1.0).fit(X + 0.5, y)
+    assert ConjunctionLearner(epsilon=10.0, beta=SURE).fit(X + 0.5, y).left_out_ > 3900
 
 
 @pytest.mark.parametrize(

@@ -17,18 +17,18 @@ from pathlib import Path
 if __name__ == "__main__":
     sys.path.insert(0, str(Path(__file__).parents[1]))
 
-from server.house import call, made
+from server.instance import call, made
 
 import sulq
 from sulq.ledger import Ledger
-from sulq.seal import Seal
+from sulq.ledger.seal import Seal
 
 CLIENTS = 8
 SERVER = """
 import sys
-from sulq.server.running import listening, serve
-from sulq.server.settings import Settings
-settings = Settings.load(sys.argv[1], port=int(sys.argv[2]), padding=False, slots=8, rate=1e6,
+from sulq.server.process import listening, serve
+from sulq.server.services.settings import Settings
+settings = Settings.load(sys.argv[1], port=int(sys.argv[2]), padding=False, rate=1e6,
                          burst=10**6)
 serve(settings, listening(settings))
 """
@@ -64,12 +64,12 @@ class Server:
         self.child.wait()
 
 
-def client(number, house, url, delivered, refused):
+def client(number, instance, url, delivered, refused):
     """Ask question after question, each with its id, until the budget is spent."""
-    db = sulq.connect(url, house.keys["bob"], "people", patience_seconds=600)
+    db = sulq.connect(url, instance.keys["bob"], "people", patience_seconds=600)
     i = 0
     while True:
-        where, name = f"age > {i % 100} and {number} <> {i + 1000}", f"{number}.{i}"
+        where, name = f"age > {i % 100} and id <> {number + CLIENTS * i}", f"{number}.{i}"
         try:
             answer = db.ask(sulq.Query(where=where), request_id=name)
         except sulq.BudgetExceeded:
@@ -81,12 +81,12 @@ def client(number, house, url, delivered, refused):
 
 def run(folder, kills, total, life=0.4, seed=None, say=lambda text: None):
     """Everything that went wrong, and how much was done."""
-    house = made(Path(folder) / "house", queries=total)
-    server, delivered, refused = Server(house.folder), {}, []
+    instance = made(Path(folder) / "instance", queries=total)
+    server, delivered, refused = Server(instance.folder), {}, []
     dice = random.Random(seed)
     server.start()
     threads = [
-        threading.Thread(target=client, args=(k, house, server.url, delivered, refused))
+        threading.Thread(target=client, args=(k, instance, server.url, delivered, refused))
         for k in range(CLIENTS)
     ]
     for thread in threads:
@@ -107,15 +107,15 @@ def run(folder, kills, total, life=0.4, seed=None, say=lambda text: None):
             say(f"{done} kills, {len(delivered)} answers")
     for thread in threads:
         thread.join()
-    faults = again(house, server.url, delivered)
+    faults = again(instance, server.url, delivered)
     server.kill()
-    faults += in_ledger(house, delivered, total)
+    faults += in_ledger(instance, delivered, total)
     return faults, {"kills": done, "answers": len(delivered), "refused": len(refused)}
 
 
-def again(house, url, delivered):
+def again(instance, url, delivered):
     """Each delivered answer once more, under its id and without: all the same, nothing charged."""
-    db = sulq.connect(url, house.keys["bob"], "people", patience_seconds=120)
+    db = sulq.connect(url, instance.keys["bob"], "people", patience_seconds=120)
     spent = db.budget.spent
     faults = []
     for name, (where, exact) in delivered.items():
@@ -127,9 +127,9 @@ def again(house, url, delivered):
     return faults + ([] if db.budget.spent == spent else ["a retry was charged"])
 
 
-def in_ledger(house, delivered, total):
+def in_ledger(instance, delivered, total):
     """The chain is whole; no answer without its charge; T answers at most."""
-    (path,) = (house.folder / "ledgers").glob("*.people.ledger")
+    (path,) = (instance.folder / "ledgers").glob("*.people.ledger")
     ledger = Ledger.reopen(path, seal=Seal.open(path))
     ledger.verify()
     charges = ledger.history()

@@ -7,13 +7,15 @@ import threading
 import time
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
+from types import SimpleNamespace
 
 import pytest
-from server.house import made
+from server.instance import made
 
 from sulq.errors import LimitReached, QueryNotAllowed
-from sulq.server.admission import AtOnce, Rate, Turnstile
 from sulq.server.bodies import check_nesting, parsed
+from sulq.server.services import admission
+from sulq.server.services.admission import AtOnce, Meter, Rate
 
 D = "/v1/datasets/people"
 ASK = f"{D}/ask"
@@ -22,14 +24,14 @@ ASK = f"{D}/ask"
 @pytest.fixture(scope="module")
 def strict(tmp_path_factory):
     """Small limits, so that a test reaches them quickly."""
-    house = made(tmp_path_factory.mktemp("strict") / "house", queries=100_000)
-    with house.serving(body_bytes=20_000, read_seconds=0.6, connections=60, batch=5) as served:
+    instance = made(tmp_path_factory.mktemp("strict") / "instance", queries=100_000)
+    with instance.serving(body_bytes=20_000, read_seconds=0.6, connections=60, batch=5) as served:
         yield served
 
 
-def answered(house):
+def answered(instance):
     """An honest request is answered, whatever else goes on."""
-    reply = house.ask("secret")
+    reply = instance.ask("secret")
     assert reply.status == 200, reply.body
     return reply
 
@@ -57,6 +59,7 @@ ODD = {
 
 @pytest.mark.parametrize("what", ODD)
 def test_json_that_two_readers_could_read_differently_is_refused(strict, what):
+    """Names given twice, NaN and endless numbers are refused."""
     reply = strict.call("POST", ASK, ODD[what])
     assert (reply.status, reply.json["error"]["charged"]) == (400, False)
 
@@ -75,6 +78,7 @@ def test_control_python_alone_would_have_read_them():
 
 @pytest.mark.parametrize("count", [41, 1000, 9_000])
 def test_nesting_is_refused_before_a_parser_meets_it(strict, count):
+    """Brackets are counted before the body is parsed."""
     body = b'{"query": {"by": ' + b"[" * count + b"]" * count + b"}}"
     reply = strict.call("POST", ASK, body)
     assert (reply.status, reply.error) == (413, "LimitReached")
@@ -82,6 +86,7 @@ def test_nesting_is_refused_before_a_parser_meets_it(strict, count):
 
 
 def test_brackets_in_texts_are_no_nesting():
+    """Brackets inside texts do not count."""
     check_nesting(b'{"a": "' + b"[" * 500 + b'", "b": "\\"[[[[[", "c": [1]}', 3)
     with pytest.raises(LimitReached):
         check_nesting(b"[" * 4, 3)
@@ -97,30 +102,34 @@ def test_a_hundred_thousand_brackets_cost_nothing(strict):
 def test_large_bodies_of_small_things_are_refused_in_a_moment(tmp_path):
     """What costs more than its bytes: names given twice, unknown names, lists, expressions."""
     names = b",".join(b'"k%d":1' % i for i in range(60_000))
+    groups = b'{"query":{"values":{"kind":"terms","groups":[%s["1"]]}}}'
     heavy = {
         "the last of many names twice": (b"{" + names + b',"k59999":1}', 400),
         "many unknown names": (b"{" + names + b"}", 400),
         "many that are no queries": (b'{"queries":[' + b"1," * 300_000 + b"1]}", 422),
         "many queries": (b'{"queries":[' + b"{}," * 100_000 + b"{}]}", 422),
         "many values": (b'{"query":{"values":[' + b'"1",' * 100_000 + b'"1"]}}', 429),
+        "many groups": (groups % (b'["1"],' * 20_000), 429),
+        "more groups than one question has": (groups % (b'["1"],' * 4_000), 422),
         "many values in all": (
             b'{"queries":[' + b",".join([b'{"values":[' + b'"1",' * 99 + b'"1"]}'] * 51) + b"]}",
             429,
         ),
     }
-    with made(tmp_path / "house").serving() as house:
+    with made(tmp_path / "instance").serving() as instance:
         start = time.process_time()
         for what, (body, status) in heavy.items():
-            assert house.call("POST", ASK, body).status == status, what
+            assert instance.call("POST", ASK, body).status == status, what
         assert time.process_time() - start < 20  # each took minutes, or a quarter of one
-        answered(house)
+        answered(instance)
 
 
 def test_a_large_body_counts_as_several_requests(tmp_path):
+    """The rate limit counts a large body as several requests."""
     body = json.dumps({"query": {"where": "secret", "weights": ["1" * 300] * 1000}}).encode()
     assert len(body) > 300_000
-    with made(tmp_path / "house").serving(rate=0.01, burst=12) as house:
-        assert [house.call("POST", ASK, body).status for _ in range(3)] == [422, 429, 429]
+    with made(tmp_path / "instance").serving(rate=0.01, burst=12) as instance:
+        assert [instance.call("POST", ASK, body).status for _ in range(3)] == [422, 429, 429]
 
 
 @pytest.mark.parametrize("name", ["idempotency-key", "content-type"])
@@ -137,6 +146,7 @@ def test_a_header_given_twice_is_refused(strict, name):
     "kind", [None, "text/plain", "application/x-www-form-urlencoded", "multipart/form-data", ""]
 )
 def test_a_body_says_that_it_is_json(strict, kind):
+    """A body of another content type is refused."""
     headers = {"Content_Type": kind} if kind is not None else {"Content_Type": "x"}
     reply = strict.call("POST", ASK, b'{"query": {"where": "secret"}}', **headers)
     assert reply.status == 415
@@ -145,9 +155,9 @@ def test_a_body_says_that_it_is_json(strict, kind):
 # ---- size -----------------------------------------------------------------------------------
 
 
-def raw(house, data, wait=8.0, then=b""):
+def raw(instance, data, wait=60.0, then=b""):
     """Send bytes as they are; what comes back until the server hangs up."""
-    host, port = house.url.removeprefix("http://").split(":")
+    host, port = instance.url.removeprefix("http://").split(":")
     with socket.create_connection((host, int(port)), timeout=wait) as s:
         s.sendall(data)
         if then:
@@ -165,13 +175,14 @@ def raw(house, data, wait=8.0, then=b""):
         return out
 
 
-def head(house, *lines, who="bob"):
-    fixed = [f"POST {ASK} HTTP/1.1", "host: x", f"authorization: Bearer {house.keys[who]}",
+def head(instance, *lines, who="bob"):
+    fixed = [f"POST {ASK} HTTP/1.1", "host: x", f"authorization: Bearer {instance.keys[who]}",
              "content-type: application/json"]  # fmt: skip
     return "\r\n".join([*fixed, *lines, "", ""]).encode()
 
 
 def test_a_body_announced_as_a_gigabyte_is_refused_unread(strict):
+    """A body that is announced as too large is not read."""
     reply = raw(strict, head(strict, "content-length: 1000000000"))
     assert reply.startswith(b"HTTP/1.1 413")
     assert b"LimitReached" in reply
@@ -186,7 +197,7 @@ def test_endless_chunks_end(strict):
         strict, head(strict, "transfer-encoding: chunked"), then=b"400\r\n" + b"x" * 1024 + b"\r\n"
     )
     assert reply == b"" or reply.startswith(b"HTTP/1.1 413")
-    assert time.monotonic() - start < 8
+    assert time.monotonic() - start < 60  # endless is longer than any load
     assert resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before < 100_000  # kilobytes
     answered(strict)
 
@@ -221,6 +232,7 @@ def test_requests_that_two_proxies_could_cut_differently_are_refused(strict, lin
      b"\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03", b"GET /v1/" + b"a" * 200_000],
 )  # fmt: skip
 def test_what_is_no_http_gets_the_one_shape_or_nothing(strict, data):
+    """Bytes that are no HTTP get an error of the one shape, or silence."""
     reply = raw(strict, data)
     if reply:
         assert reply.split(b" ")[1] in (b"400", b"401", b"404", b"408", b"431", b"505")
@@ -229,11 +241,13 @@ def test_what_is_no_http_gets_the_one_shape_or_nothing(strict, data):
 
 
 def test_a_long_list_is_refused(strict):
+    """A batch of more queries than the limit is refused."""
     reply = strict.call("POST", ASK, {"queries": [{"where": "secret"}] * 6})
     assert (reply.status, reply.error) == (429, "LimitReached")
 
 
 def test_a_long_expression_is_refused_before_an_engine_sees_it(strict):
+    """An expression that is too long reaches no engine."""
     long = " and ".join(["secret"] * 1500)
     reply = strict.ask(long)
     assert (reply.status, reply.error) == (422, "QueryNotAllowed")
@@ -262,18 +276,18 @@ def test_a_hundred_slow_connections_are_refused_in_seconds_and_others_answered(s
             reply = b""
         statuses.append(reply.split(b" ")[1] if reply else b"")
         s.close()
-    assert time.monotonic() - start < 10
+    assert time.monotonic() - start < 60
     assert set(statuses) <= {b"408", b"503", b"413", b""}
     assert statuses.count(b"408") >= 20
-    assert b"503" in statuses  # more than the connections there may be
+    assert b"" in statuses  # more than the connections there may be: the oldest made room
     answered(strict)
 
 
 def test_who_does_not_read_is_hung_up_on(tmp_path):
     """As many connections as there may be, each with replies it never takes: they end."""
     asked, deaf = b"GET /v1/openapi.json HTTP/1.1\r\nhost: x\r\n\r\n" * 200, []
-    with made(tmp_path / "house").serving(read_seconds=0.5, connections=3) as house:
-        host, port = house.url.removeprefix("http://").split(":")
+    with made(tmp_path / "instance").serving(read_seconds=0.5, connections=3) as instance:
+        host, port = instance.url.removeprefix("http://").split(":")
         for _ in range(3):
             s = socket.socket()
             s.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 2048)
@@ -283,7 +297,7 @@ def test_who_does_not_read_is_hung_up_on(tmp_path):
         until, status = time.monotonic() + 60, 0
         while status != 200 and time.monotonic() < until:
             with suppress(OSError):
-                status = house.ask("secret").status
+                status = instance.ask("secret").status
         for s in deaf:
             s.close()
         assert status == 200
@@ -292,15 +306,14 @@ def test_who_does_not_read_is_hung_up_on(tmp_path):
 def test_one_byte_at_a_time_is_too_slow(strict):
     """A head that drips in is not waited for, however alive it looks."""
     host, port = strict.url.removeprefix("http://").split(":")
-    start = time.monotonic()
-    with socket.create_connection((host, int(port)), timeout=10) as s:
-        try:
-            for byte in head(strict, "content-length: 5"):
-                s.sendall(bytes([byte]))
-                time.sleep(0.02)
-        except OSError:
-            pass
-        assert time.monotonic() - start < 5
+    begun = head(strict, "content-length: 5")[:-4] + b"x" * 3000  # and no end of it for a minute
+    sent = 0
+    with socket.create_connection((host, int(port)), timeout=10) as s, suppress(OSError):
+        for byte in begun:
+            s.sendall(bytes([byte]))
+            sent += 1
+            time.sleep(0.02)
+    assert sent < len(begun)
     answered(strict)
 
 
@@ -322,37 +335,42 @@ def test_a_kept_connection_may_rest_between_requests(strict):
 # ---- often ----------------------------------------------------------------------------------
 
 
-def test_too_often_is_refused_with_a_time_to_wait(tmp_path):
-    with made(tmp_path / "house").serving(rate=0.01, burst=5) as house:
-        replies = [house.call("GET", D) for _ in range(8)]
+def test_too_often_is_refused_with_a_time_to_wait(tmp_path, monkeypatch):
+    """A request too many is refused with the seconds to wait."""
+    monkeypatch.setattr(admission, "LONGEST_SECONDS", 0.2)  # that a refusal is held back
+    with made(tmp_path / "instance").serving(rate=0.01, burst=5) as instance:
+        replies = [instance.call("GET", D) for _ in range(8)]
         assert [r.status for r in replies] == [200] * 5 + [429] * 3
         assert int(replies[-1].headers["retry-after"]) >= 1
         assert replies[-1].json["error"]["charged"] is False
-        assert house.call("GET", D, None, "anna").status == 200  # others have their own
+        assert instance.call("GET", D, None, "anna").status == 200  # others have their own
 
 
-def test_guessing_keys_is_slowed_down(tmp_path):
+def test_guessing_keys_is_slowed_down(tmp_path, monkeypatch):
     """A stranger's wrong keys cost one address its turns, not anybody's answers."""
-    with made(tmp_path / "house").serving() as house:
-        guesses = [house.call("GET", D, None, f"sulq_{i:016x}_{'A' * 43}") for i in range(150)]
-        assert {g.status for g in guesses} == {401, 429}
-        answered(house)
+    from sulq.server import gate
+
+    monkeypatch.setattr(gate, "STRANGERS", (1e-6, gate.STRANGERS[1]))  # however slowly we guess
+    with made(tmp_path / "instance").serving() as instance:
+        guesses = [instance.call("GET", D, None, f"sulq_{i:016x}_{'A' * 43}") for i in range(150)]
+        assert [g.status for g in guesses] == [401] * 100 + [429] * 50
+        answered(instance)
 
 
 def test_too_many_at_once_is_refused(tmp_path, monkeypatch):
-    """One person's requests do not fill the house."""
-    from sulq.server.asking import Asking
+    """One person's requests do not fill the server."""
+    from sulq.server.services.answers import Answers
 
-    go_on, honest = threading.Event(), Asking._replies
+    go_on, honest = threading.Event(), Answers._replies
 
-    def slow(self, some):
-        assert go_on.wait(20)
-        return honest(self, some)
+    def slow(self, *batch):
+        assert go_on.wait(60)
+        return honest(self, *batch)
 
-    with made(tmp_path / "house").serving(at_once=3, slots=8) as house:
-        monkeypatch.setattr(Asking, "_replies", slow)
+    with made(tmp_path / "instance").serving(at_once=3) as instance:
+        monkeypatch.setattr(Answers, "_replies", slow)
         with ThreadPoolExecutor(6) as pool:
-            sent = [pool.submit(house.ask, f"age > {i}") for i in range(6)]
+            sent = [pool.submit(instance.ask, f"age > {i}") for i in range(6)]
             while sum(s.done() for s in sent) < 3:
                 time.sleep(0.01)
             go_on.set()
@@ -360,18 +378,19 @@ def test_too_many_at_once_is_refused(tmp_path, monkeypatch):
 
 
 def test_a_full_queue_is_refused_and_waiting_ends(tmp_path, monkeypatch):
-    from sulq.server.asking import Asking
+    """A full queue refuses at once, and nobody waits for ever."""
+    from sulq.server.services.answers import Answers
 
-    go_on, honest = threading.Event(), Asking._replies
+    go_on, honest = threading.Event(), Answers._replies
 
-    def slow(self, some):
-        assert go_on.wait(20)
-        return honest(self, some)
+    def slow(self, *batch):
+        assert go_on.wait(60)
+        return honest(self, *batch)
 
-    with made(tmp_path / "house").serving(slots=1, queue=2, wait_seconds=0.3) as house:
-        monkeypatch.setattr(Asking, "_replies", slow)
+    with made(tmp_path / "instance").serving(queue=2, wait_seconds=3.0) as instance:
+        monkeypatch.setattr(Answers, "_replies", slow)
         with ThreadPoolExecutor(5) as pool:
-            sent = [pool.submit(house.ask, f"age > {i}") for i in range(5)]
+            sent = [pool.submit(instance.ask, f"age > {i}") for i in range(5)]
             while sum(s.done() for s in sent) < 4:
                 time.sleep(0.01)
             go_on.set()
@@ -405,85 +424,90 @@ def test_who_waits_for_a_turn_needs_the_right_when_it_comes(tmp_path, monkeypatc
         return honest(self, queries)
 
     method, path, body, status = ENDINGS[how]
-    terms = {"padding": True, "deadline_seconds": 3.0} if padding else {}
-    with made(tmp_path / "house").serving(slots=1, **terms) as house:
+    terms = {"padding": True, "deadline_seconds": 6.0} if padding else {}
+    with made(tmp_path / "instance").serving(**terms) as instance:
         monkeypatch.setattr(DuckDBEngine, "sums", slow)
         with ThreadPoolExecutor(2) as pool:
-            first = pool.submit(house.ask, "secret", "anna")
+            first = pool.submit(instance.ask, "secret", "anna")
             assert scanning.wait(60)
-            second = pool.submit(house.ask, "age > 3", "bob")
-            while b'sulq_waiting{dataset="people"} 1' not in metrics(house):
+            second = pool.submit(instance.ask, "age > 3", "bob")
+            while b'sulq_waiting{dataset="people"} 1' not in metrics(instance):
                 time.sleep(0.005)
-            path = path.format(house.keys["bob"].split("_")[1])
-            assert house.call(method, path, body, "anna").status == 200
+            path = path.format(instance.keys["bob"].split("_")[1])
+            assert instance.call(method, path, body, "anna").status == 200
             go_on.set()
             assert first.result().status == 200
             assert second.result().status == status
-    (ledger,) = (house.folder / "ledgers").glob("*.people.ledger")
+    (ledger,) = (instance.folder / "ledgers").glob("*.people.ledger")
     assert b"age > 3" not in ledger.read_bytes()
 
 
-def metrics(house):
-    return house.call("GET", "/v1/metrics", None, "anna").body
+def metrics(instance):
+    return instance.call("GET", "/v1/metrics", None, "anna").body
 
 
-# ---- turns ----------------------------------------------------------------------------------
+# ---- buckets --------------------------------------------------------------------------------
 
 
-def test_persons_take_turns_whatever_each_has_sent():
-    """Ten of one person's questions do not stand before another's first."""
-    import asyncio
+def test_buckets_fill_again_and_forget_the_oldest(monkeypatch):
+    """Two at once, then one in two seconds, on a clock that moves when told to."""
+    now = [100.0]
+    monkeypatch.setattr(admission, "REMEMBERED", 2)
+    monkeypatch.setattr(admission, "time", SimpleNamespace(monotonic=lambda: now[0]))
+    rate = Rate(0.5, 2)
 
-    async def main():
-        turnstile, order = Turnstile(1, 100, 10), []
-
-        async def ask(who):
-            async with turnstile.slot(who):
-                order.append(who)
-
-        async with turnstile.slot("a"):
-            rest = [asyncio.create_task(ask(who)) for who in ("a", "a", "a", "b", "c", "b")]
-            while turnstile.waiting < 6:
-                await asyncio.sleep(0)
-        await asyncio.gather(*rest)
-        return order, turnstile
-
-    order, turnstile = asyncio.run(main())
-    assert order == ["a", "b", "c", "a", "b", "a"]
-    assert turnstile.waiting == 0
-
-
-def test_a_waiting_question_that_is_given_up_frees_its_place():
-    import asyncio
-
-    async def main():
-        turnstile = Turnstile(1, 100, 10)
-        async with turnstile.slot("a"):
-            waiting = asyncio.create_task(turnstile._enter("b"))
-            await asyncio.sleep(0)
-            waiting.cancel()
-            await asyncio.gather(waiting, return_exceptions=True)
-            assert turnstile.waiting == 0
-        async with turnstile.slot("c"):
-            return True
-
-    assert asyncio.run(main())
-
-
-def test_buckets_fill_again_and_forget_the_oldest():
-    rate = Rate(1000.0, 2)
-    refused = 0
-    for _ in range(100):
+    def taken(who):
         try:
-            rate.take("a")
+            rate.take(who)
         except LimitReached as limit:
-            refused += 1
-            wait = limit.retry_after
-    assert refused > 50
-    time.sleep(2 * wait)
-    rate.take("a")
+            return limit.retry_after
+        return "taken"
+
+    assert [taken("a") for _ in range(4)] == ["taken", "taken", 2.0, 2.0]
+    now[0] += 1.5
+    assert taken("a") == 0.5
+    now[0] += 0.5
+    assert [taken("a") for _ in range(2)] == ["taken", 2.0]
+    assert [taken(who) for who in "bc"] == ["taken"] * 2
+    assert [taken("a") for _ in range(2)] == ["taken"] * 2  # was forgotten
+
+
+def test_one_person_has_as_many_under_way_as_allowed():
+    """One more than that is refused; a place is free again when its request has ended."""
     once = AtOnce(1)
     with once.one_more("a"), pytest.raises(LimitReached), once.one_more("a"):
         pass
     with once.one_more("a"):
         pass
+
+
+@pytest.mark.parametrize("amount", ["1e999999999", "1e-999999999", "1_000", "nan", "-1", "٣"])
+def test_an_amount_of_a_billion_digits_is_refused_at_once(strict, amount):
+    """An owner's allotment is a number as questions have them; others are answered meanwhile."""
+    for _ in range(2):
+        reply = strict.call("PUT", f"{D}/allotments/bob", {"queries": amount}, "anna")
+        assert (reply.status, reply.error) == (409, "Refused")
+    answered(strict)
+
+
+def test_a_bound_beyond_floats_is_refused_in_words(strict):
+    """10**399 is a JSON number that no float holds."""
+    schema = {"secret": {"type": "integer", "low": 0, "high": 10**399}}
+    body = {"name": "n", "source": "people.parquet", "schema": schema, "epsilon": 1.0, "queries": 1}
+    reply = strict.call("POST", "/v1/datasets", body, "anna")
+    assert (reply.status, reply.error) == (422, "SchemaError")
+
+
+def test_seconds_are_metered_after_they_are_used(monkeypatch):
+    """Whoever used up more than there was waits until it is made good; others do not."""
+    now = [100.0]
+    monkeypatch.setattr(admission, "time", SimpleNamespace(monotonic=lambda: now[0]))
+    meter = Meter(0.5, 2.0)
+    meter.check("a")
+    meter.spend("a", 3.0)
+    with pytest.raises(LimitReached) as refused:
+        meter.check("a")
+    assert refused.value.retry_after == 2.0
+    meter.check("b")
+    now[0] += 2.5
+    meter.check("a")

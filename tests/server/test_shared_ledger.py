@@ -5,9 +5,9 @@ from concurrent.futures import ThreadPoolExecutor
 import postgres
 import pytest
 from attacks.harness import SCHEMA
-from server.house import PROMISE, House, rows
+from server.instance import PROMISE, Instance, rows
 
-from sulq.server.folder import begin
+from sulq.server.services.folder import begin
 
 psycopg = postgres.driver()
 D = "/v1/datasets/people"
@@ -16,23 +16,23 @@ TOTAL = 20
 
 @pytest.fixture
 def pair(tmp_path, monkeypatch):
-    """Two houses, as on two machines, that offer the same rows under one ledger."""
+    """Two instances, as on two machines, that offer the same rows under one ledger."""
     monkeypatch.setenv("SULQ_HOME", str(tmp_path / "home"))
     (tmp_path / "home").mkdir()
-    address, source = postgres.ledger(), rows(tmp_path / "people.parquet")
-    houses = []
+    address, source = postgres.ledger(postgres.own_database()), rows(tmp_path / "people.parquet")
+    instances = []
     for i in range(2):
-        house = House(tmp_path / str(i))
-        house.keys["anna"] = begin(house.folder, "anna").text
+        instance = Instance(tmp_path / str(i))
+        instance.keys["anna"] = begin(instance.folder, "anna").text
         said = {"schema": SCHEMA, "source": str(source), "ledger": address}
-        with house.rooms() as rooms:
-            owner = rooms.people.owner()
-            record = rooms.datasets.create(owner, "people", said | PROMISE | {"queries": TOTAL})
-            bob = rooms.people.add_analyst(owner.house, "bob")
-            rooms.people.invite(record.id, bob)
-            house.keys["bob"] = rooms.people.new_key(bob).text
-        houses.append(house)
-    with houses[0].serving(slots=8) as one, houses[1].serving(slots=8) as two:
+        with instance.services() as services:
+            owner = services.people.owner()
+            record = services.datasets.create(owner, "people", said | PROMISE | {"queries": TOTAL})
+            bob = services.people.add_analyst(owner.tenant, "bob")
+            services.people.invite(record.id, bob)
+            instance.keys["bob"] = services.people.new_key(bob).text
+        instances.append(instance)
+    with instances[0].serving() as one, instances[1].serving() as two:
         yield one, two
 
 
@@ -42,7 +42,7 @@ def test_two_servers_spend_one_budget(pair):
     def ask(k):
         found = {}
         for i in range(8):
-            where = f"age > {i} and {k} = {k}"
+            where = f"income > {100 * k + i}"
             reply = pair[k % 2].ask(where)
             if reply.status == 200:
                 found[where] = reply.json["answer"]["exact"]
@@ -58,6 +58,7 @@ def test_two_servers_spend_one_budget(pair):
 
 
 def test_an_allotment_given_at_one_holds_at_the_other(pair):
+    """Two servers on one ledger share allotments."""
     one, two = pair
     one.call("PUT", f"{D}/allotments/bob", {"queries": 2}, "anna")
     assert [two.ask(f"age > {i}").status for i in range(3)] == [200, 200, 402]

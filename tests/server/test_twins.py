@@ -5,7 +5,7 @@ import re
 
 import pytest
 from attacks.harness import people, replaced
-from server.house import made
+from server.instance import made
 
 from sulq.engines.duckdb import DuckDBEngine
 from sulq.errors import EngineFailed
@@ -45,14 +45,15 @@ LOOKS = [
     ("GET", f"{D}/allotments", "anna"), ("GET", f"{D}/ledger", "anna"),
     ("GET", "/v1/alarms", "anna"), ("GET", "/v1/metrics", "anna"),
 ]  # fmt: skip
-NOISY = {"value", "low", "high", "exact", "rows", "answer", "values"}
+NOISY = {"value", "low", "high", "exact", "rows", "answer", "values", "too_noisy"}
+SAID = {"note", "notes"}  # of noisy numbers, and of nothing else
 OWN = re.compile(rb'"(time|created|expires|hash|previous|id|key)":\s*"[^"]*"')  # of each server
 
 
 def masked(value, inside=False):
     """A body without its noisy numbers; everything else as it is."""
-    if isinstance(value, dict):  # a note is said of noisy numbers, and of nothing else
-        return {k: masked(v, inside or k in NOISY) for k, v in value.items() if k != "note"}
+    if isinstance(value, dict):
+        return {k: masked(v, inside or k in NOISY) for k, v in value.items() if k not in SAID}
     if isinstance(value, list):
         return [masked(v, inside) for v in value]
     exact = isinstance(value, str) and re.fullmatch(r"-?\d+(/\d+)?", value)
@@ -61,8 +62,9 @@ def masked(value, inside=False):
 
 
 def seen(reply):
-    """What a visitor sees of a reply: status, headers, text; noise, times and keys left out."""
-    headers = {k: v for k, v in reply.headers.items() if k not in ("date", "content-length")}
+    """What a principal sees of a reply: status, headers, text; noise, times and keys left out."""
+    own = ("date", "content-length", "x-request-id")
+    headers = {k: v for k, v in reply.headers.items() if k not in own}
     body = OWN.sub(rb'"\1": "own"', reply.body)
     try:
         return reply.status, headers, masked(json.loads(body))
@@ -73,27 +75,29 @@ def seen(reply):
         return reply.status, headers, lines or body
 
 
-def shown(house):
+def shown(instance):
     """Every reply to every request, in order."""
     out = []
     for query in QUERIES:
         for path in ("price", "ask", "ask"):
-            out.append(seen(house.call("POST", f"{D}/{path}", {"query": query})))
-    out.append(seen(house.call("POST", f"{D}/ask", {"queries": QUERIES[:4]}, Idempotency_Key="b")))
+            out.append(seen(instance.call("POST", f"{D}/{path}", {"query": query})))
+    out.append(
+        seen(instance.call("POST", f"{D}/ask", {"queries": QUERIES[:4]}, Idempotency_Key="b"))
+    )
     for text in STATEMENTS:
-        out.append(seen(house.call("POST", f"{D}/sql", {"sql": text})))
-    out.append(seen(house.call("POST", f"{D}/sizes", {"rows": [{"seed": 1, "count": 3}]})))
-    out += [seen(house.call(method, path, None, who)) for method, path, who in LOOKS]
+        out.append(seen(instance.call("POST", f"{D}/sql", {"sql": text})))
+    out.append(seen(instance.call("POST", f"{D}/sizes", {"rows": [{"seed": 1, "count": 3}]})))
+    out += [seen(instance.call(method, path, None, who)) for method, path, who in LOOKS]
     return out
 
 
 @pytest.fixture(scope="module")
 def twins(tmp_path_factory):
-    """Two houses, both served: the second's row 17 is another."""
+    """Two instances, both served: the second's row 17 is another."""
     folder = tmp_path_factory.mktemp("twins")
     tables = people(), replaced(people(), 17, **OTHER)
-    houses = [made(folder / str(i), t, queries=10**6) for i, t in enumerate(tables)]
-    with houses[0].serving() as one, houses[1].serving() as two:
+    instances = [made(folder / str(i), t, queries=10**6) for i, t in enumerate(tables)]
+    with instances[0].serving() as one, instances[1].serving() as two:
         yield one, two
 
 
@@ -122,6 +126,6 @@ def test_control_an_engine_that_trips_over_a_row_is_caught(tmp_path, monkeypatch
     tables = people(), replaced(people(), 17, **OTHER)
     seen_of = []
     for i, table in enumerate(tables):
-        with made(tmp_path / str(i), table, queries=100).serving() as house:
-            seen_of.append(shown(house))
+        with made(tmp_path / str(i), table, queries=100).serving() as instance:
+            seen_of.append(shown(instance))
     assert seen_of[0] != seen_of[1]

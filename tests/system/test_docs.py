@@ -7,6 +7,7 @@ import functools
 import importlib.util
 import inspect
 import io
+import linecache
 import re
 import shlex
 import shutil
@@ -22,12 +23,14 @@ import pyarrow.parquet as pq
 import pytest
 
 import sulq
-from sulq import config, demo_data, errors
+from sulq import errors
 from sulq import learn as sulq_learn
+from sulq import settings_file as config
+from sulq.cli import demo_data
 from sulq.database import Database
-from sulq.expressions import HINTS, parse
-from sulq.schema import FIELDS
-from sulq.tree import FUNCTIONS
+from sulq.expressions.functions import FUNCTIONS
+from sulq.expressions.parse import HINTS, parse
+from sulq.values.column import FIELDS
 
 ROOT = Path(__file__).parents[2]
 DOCS = ROOT / "docs"
@@ -106,7 +109,9 @@ def run_python(block: Block, names: dict[str, Any], where: str) -> None:
         return
     padded = "\n" * (block.line - 1) + block.text  # so that a traceback names the page's line
     with redirect_stdout(io.StringIO()):
-        exec(compile(padded, where.split(",")[0], "exec"), names)
+        file = where.split(",")[0]
+        linecache.cache[file] = (len(padded), None, padded.splitlines(True), file)  # for @sulq.row
+        exec(compile(padded, file, "exec"), names)
 
 
 def run_console(block: Block, where: str) -> None:
@@ -298,7 +303,7 @@ def test_every_listed_refusal_gives_its_hint() -> None:
             parse(text, make.LETTERS)
 
 
-@pytest.mark.parametrize("name", ["functions.md", "cli.md", "http.md"])
+@pytest.mark.parametrize("name", ["functions.md", "cli.md", "http.md", "learners.md"])
 def test_generated_page_is_fresh(name: str) -> None:
     """If this fails: python docs/make_reference.py"""
     assert read(f"docs/reference/{name}") == make_reference().PAGES[name]()
@@ -380,3 +385,45 @@ def test_python_version_agrees(page: str) -> None:
 def test_license_is_the_declared_one() -> None:
     assert PROJECT["license"] == "Apache-2.0"
     assert "Apache License" in read("LICENSE")
+
+
+SAMPLES = {  # what the pages show of the demo's table -> what is true of it
+    "README.md": {
+        r"smoker and age >= 40.*# ([\d,]+) \+/- (\d+)": lambda p: (p.smoker & (p.age >= 40)).sum(),
+        r"mean\(.income.\)\)  # ([\d,]+) \+/- (\d+)": lambda p: p.income.mean(),
+    },
+    "docs/tutorial.md": {
+        r"\n([\d,]+) \+/- (\d+) \(95%\), price 1 query": lambda p: (p.smoker & (p.age >= 40)).sum(),
+        r"0 to 9 +([\d,]+) \+/- (\d+)": lambda p: (p.age < 10).sum(),
+        r"10 to 19 +([\d,]+) \+/- (\d+)": lambda p: ((p.age >= 10) & (p.age < 20)).sum(),
+        r"110 to 120 +([-\d,]+) \+/- (\d+)": lambda p: (p.age >= 110).sum(),
+    },
+}
+
+
+def test_sample_outputs_agree_with_the_truth():
+    """Numbers shown of the demo's people lie within four standard deviations of what is true."""
+    from sulq.cli.demo_data import people
+
+    table = people().to_pandas()
+    for page, samples in SAMPLES.items():
+        text = (ROOT / page).read_text(encoding="utf-8")
+        for pattern, truth in samples.items():
+            shown, reach = (float(x.replace(",", "")) for x in re.search(pattern, text).groups())
+            assert abs(shown - truth(table)) <= 4 * reach / 1.96, (page, pattern)
+
+
+def test_security_names_tests_that_are_there() -> None:
+    """Each test that docs/security.md names exists, and no two sections have one heading."""
+    text = read("docs/security.md")
+    assert len(headings(text)) == len(set(headings(text)))
+    named = re.findall(r"`((?:tests/)?[a-z]+/[a-z_]+\.py)?(?:::(test_[a-z0-9_]+))?`", text)
+    file, seen = "", 0
+    for path, test in named:
+        file = path.removeprefix("tests/") or file
+        if not (path or test):
+            continue
+        source = (ROOT / "tests" / file).read_text(encoding="utf-8")
+        assert not test or f"def {test}(" in source, f"{file}::{test}"
+        seen += 1
+    assert seen > 60

@@ -8,9 +8,9 @@ import numpy as np
 import pyarrow as pa
 from helpers import opened
 
-from sulq.partition import PRIME, hash_numbers
+from sulq.questions.partitions import PRIME, hash_numbers
 from sulq.vertical.blocks import BlockSums
-from sulq.vertical.people import People
+from sulq.vertical.common_people import People
 
 BOOLEAN = {"type": "boolean", "nullable": False}
 NUMBER = {"type": "number", "low": 0.0, "high": 1.0, "nullable": False}

@@ -64,7 +64,7 @@ def test_whatever_the_answers_are_nothing_more_is_spent(call):
     a, b = sides(queries=50)
     prices = PLANS[call](a, b).prices
     for db in (a, b):
-        db._noise = WildNoise(10**15)
+        db._pipeline.noise = WildNoise(10**15)
     found = CALLS[call](a, b)
     assert str(found)
     assert [db.budget.spent for db in (a, b)] == [p.queries for p in found.price]
@@ -83,7 +83,7 @@ def test_twins_look_alike(call):
         a, b = sides(first, queries=50)
         plan = str(PLANS[call](a, b))
         for db in (a, b):
-            db._noise = WildNoise(10**12)
+            db._pipeline.noise = WildNoise(10**12)
         CALLS[call](a, b)
         seen.append([plan, *([(c.query, c.price) for c in db.history()] for db in (a, b))])
     assert seen[0][0] == seen[1][0]
@@ -95,7 +95,7 @@ def test_twins_look_alike(call):
 def test_a_publication_of_chance_is_read_too(tmp_path):
     """Huge noise makes a file that loads, and probabilities that are probabilities."""
     a, _ = sides(queries=50)
-    a._noise = WildNoise(10**15)
+    a._pipeline.noise = WildNoise(10**15)
     made = vertical.publish(a, {"p": "p", "q": "x > 0.5"}, 1, tmp_path / "f.parquet")
     assert made.price.queries == a.budget.spent == 4
     file = vertical.Publication.load(tmp_path / "f.parquet")

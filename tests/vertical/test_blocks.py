@@ -9,7 +9,7 @@ import pytest
 from scipy.stats import binom, chi2
 from vertical.data import hashed, properties, sums_of
 
-from sulq.partition import PRIME
+from sulq.questions.partitions import PRIME
 from sulq.vertical.blocks import (
     BlockSums,
     added_up,
@@ -18,9 +18,9 @@ from sulq.vertical.blocks import (
     freedom_of,
     together,
 )
+from sulq.vertical.common_people import People, Shared
 from sulq.vertical.estimate import reach
 from sulq.vertical.joint import joint_of
-from sulq.vertical.people import People, Shared
 
 N, BLOCKS, NOISE = 20_000, 400, 6.0
 RUNS = 300

@@ -55,7 +55,7 @@ class Far:
         about = self.call("about")
         self.rows, self.name = about["rows"], about["name"]
         self.schema = sulq.Schema.load(about["schema"])
-        self.promise = sulq.Promise.from_json(about["promise"])
+        self.promise, self.pricing = sulq.Promise.from_json(about["promise"]), "geometry"
 
     def call(self, name, *args):
         self.process.stdin.write(json.dumps([name, args]) + "\n")

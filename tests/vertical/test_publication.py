@@ -19,8 +19,9 @@ from vertical.data import BOOLEAN, database, people_apart
 import sulq
 from sulq import vertical
 from sulq.vertical import Publication
-from sulq.vertical.people import People
-from sulq.vertical.publication import KEY, halves
+from sulq.vertical.common_people import People
+from sulq.vertical.publication import halves
+from sulq.vertical.publication_file import KEY
 from sulq.vertical.truth import truth_table
 
 NAMES = ["p", "q", "r", "s", "t"]
@@ -396,3 +397,13 @@ def test_a_swollen_file_is_refused_before_it_is_read(exact, tmp_path):
     os.truncate(path, 2**30 + 1)
     with pytest.raises(sulq.Refused, match="larger than"):
         Publication.load(path)
+
+
+def test_a_width_above_six_is_refused_with_its_size():
+    """Seven of ten attributes: 120 tables of 128 cells, by block, before anything is paid."""
+    db = database({f"a{i}": np.arange(40) % (i + 2) == 0 for i in range(10)}, BOOLEAN)
+    with pytest.raises(sulq.Refused, match=r"120 tables of 128 cells, by .* numbers at least"):
+        vertical.plan(vertical.publish, db, [f"a{i}" for i in range(10)], 7)
+    assert db.history() == []
+    with pytest.raises(sulq.Refused, match="width"):
+        vertical.plan(vertical.publish, db, ["a0", "a1"], 0)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from server.house import made
+from server.instance import made
 
 import sulq
 from sulq import vertical
@@ -13,10 +13,10 @@ from sulq import vertical
 def two(tmp_path_factory):
     """Two servers with a table of the same 200 people each, and a connection to both."""
     folder = tmp_path_factory.mktemp("servers")
-    houses = [made(folder / name, queries=1000) for name in ("one", "two")]
+    instances = [made(folder / name, queries=1000) for name in ("one", "two")]
     with (
-        houses[0].serving() as one,
-        houses[1].serving() as other,
+        instances[0].serving() as one,
+        instances[1].serving() as other,
         sulq.connect(one.url, one.keys["bob"], "people") as a,
         sulq.connect(other.url, other.keys["bob"], "people") as b,
     ):

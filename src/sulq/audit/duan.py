@@ -20,18 +20,24 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from decimal import Decimal, localcontext
 from fractions import Fraction
+from typing import Any
 
 import numpy as np
 
 from sulq.audit.exact import Elimination
+from sulq.audit.limits import Limits, alpha_of, gaussian_within
 from sulq.audit.promise import AuditPromise
 from sulq.audit.total import Total, engine_query
-from sulq.audit.verdict import ALIKE, Verdict
-from sulq.check import CheckedQuery
+from sulq.audit.verdicts import ALIKE, CountsByColumns, Verdict
 from sulq.engines.base import Engine
-from sulq.tree import Node, call, literal
-from sulq.values import Value
+from sulq.expressions.functions import call
+from sulq.expressions.node import Node, literal
+from sulq.kernel.sums import batches_of, grid
+from sulq.questions.check import CheckedQuery
+from sulq.questions.grid import Value
 
+BATCH = 100_000  # rows of a sample at a time
+BETA = 0.05  # how often the rows may be further from the sample than is said
 STEPS = 2**18  # a number's range is cut into at most this many steps for its products
 FRACTION = 2**32  # the threshold is rounded up to a multiple of 1/FRACTION
 
@@ -59,16 +65,45 @@ class Row:
     width: int
 
 
+@dataclass
+class Matrix:
+    """X X^T as it grows: C[j][k] = n sum y_j y_k - sum y_j sum y_k for k <= j."""
+
+    rows: list[Row]
+    gram: list[list[int]]
+    sums: list[int]
+    alone: Elimination  # of C
+    beyond: Elimination  # of C less the threshold on its diagonal
+
+    def copy(self) -> Matrix:
+        """The same, to which rows are added on trial."""
+        return Matrix(
+            list(self.rows), list(self.gram), list(self.sums), self.alone.copy(), self.beyond.copy()
+        )
+
+    def add(self, row: Row, sums: int, line: list[int], shifted: list[int]) -> None:
+        """One more row, unless it follows exactly from those that are there.
+
+        Once a matrix is not definite it cannot become so again.
+        """
+        if self.beyond.definite:
+            rest = self.alone.reduced(line)
+            if rest[-1] == 0:
+                return
+            self.alone.add(rest)
+            self.beyond.add(self.beyond.reduced(shifted))
+        self.gram.append(line)
+        self.sums.append(sums)
+        self.rows.append(row)
+
+
 @dataclass(frozen=True)
 class Judged:
-    """A question just judged: its place in X, and what its row there will be."""
+    """Questions just judged: their place in X, and what it will be with them."""
 
-    text: str
+    texts: list[str]
     place: int
-    sums: int
-    line: list[int]
-    alone: list[int]
-    beyond: list[int]
+    state: Matrix
 
 
 def row_of(total: Total) -> Row:
@@ -107,65 +142,77 @@ class Duan:
     ) -> None:
         self._engine = engine
         self._sampled = sampled
-        self._rows: list[Row] = []
-        self._gram: list[list[int]] = []  # C[j][k] = n sum y_j y_k - sum y_j sum y_k, k <= j
-        self._sums: list[int] = []
-        self._alone = Elimination()  # of C
-        self._beyond = Elimination()  # of C less the threshold on its diagonal
+        self._state = Matrix([], [], [], Elimination(), Elimination())
         # The sample has other rows, as many as it has: its matrix stands for one of n rows.
         scale = Fraction(max(engine.rows, 1), max(rows, 1)) if sampled else Fraction(1)
         self.threshold2 = threshold2(promise) * scale
         self._judged: Judged | None = None
 
+    @property
+    def reads_rows(self) -> bool:
+        """Yes, unless a public sample decides."""
+        return not self._sampled
+
+    def look_with(self, engine: CountsByColumns) -> None:
+        """Public columns are not counted here."""
+
     def check(self, total: Total) -> None:
         """Every bounded number may be asked for."""
 
-    def judge(self, total: Total) -> Verdict:
-        """Theorem 4, Theorem 5, inequality 4, in that order; the first that fails refuses."""
-        row = row_of(total)
-        ((sums, products, exact),) = self._scan([row], total)
-        line = self._line(sums, products)
+    def judge(self, totals: Sequence[Total]) -> Verdict:
+        """Theorem 4, Theorem 5, inequality 4, in that order; the first that fails refuses.
+
+        Several are rows of X together: each is tested beside those before it. What follows from
+        them exactly tells nothing new, so of several it is told, and adds no row.
+        """
+        rows = [row_of(total) for total in totals]
+        found = self._scan(rows, totals[0] if len(totals) == 1 else None)
+        state = self._state.copy()
+        for i, (row, (sums, products, _)) in enumerate(zip(rows, found, strict=True)):
+            line = self._line(sums, products, state, rows[: i + 1])
+            refused = self._tested(row, line, state, alone=len(rows) == 1)
+            if refused is not None:
+                return refused
+            state.add(row, sums, line, self._shifted(line, row))
+        self._judged = Judged([t.text for t in totals], len(self._state.rows), state)
+        added = len(state.rows) - len(self._state.rows)
+        return Verdict(True, exact=found[0][2] if len(found) == 1 else None, added=added)
+
+    def _tested(self, row: Row, line: list[int], state: Matrix, *, alone: bool) -> Verdict | None:
+        """Why a row may not be added to X; None if it may, or need not."""
         least = self.threshold2 * self._engine.rows * row.width**2  # of C, for this row
-        if not self._beyond.definite:
+        if not state.beyond.definite:
             return self._refusal("correlated", "what was answered already varies too little")
         if line[-1] <= least:
             return self._refusal("low variation", f"its norm is {self._norm(line[-1], row):.4g}")
-        alone = self._alone.reduced(line)
-        if alone[-1] <= least * self._alone.last:  # what is left of it, squared, is their ratio
-            left = self._norm(Fraction(alone[-1], self._alone.last), row)
+        rest = state.alone.reduced(line)[-1]
+        if rest == 0 and not alone:
+            return None
+        if rest <= least * state.alone.last:  # what is left of it, squared, is their ratio
+            left = self._norm(Fraction(rest, state.alone.last), row)
             return self._refusal("correlated", f"{ALIKE} leave {left:.4g} of it", line)
-        beyond = self._beyond.reduced(self._shifted(line, row))
-        if beyond[-1] <= 0:
+        if state.beyond.reduced(self._shifted(line, row))[-1] <= 0:
             said = f"beside {ALIKE} some direction varies too little"
             return self._refusal("correlated", said, line)
-        self._judged = Judged(total.text, len(self._rows), sums, line, alone, beyond)
-        return Verdict(True, exact=exact)
+        return None
 
     def admit(self, totals: Sequence[Total]) -> None:
-        """Add rows to X; many at once come from one scan, the one just judged from none."""
+        """Add rows to X; many at once come from one scan, those just judged from none."""
         if not totals:
             return
-        rows, just = [row_of(t) for t in totals], self._judged
-        if just is not None and [(just.text, just.place)] == [
-            (t.text, len(self._gram)) for t in totals
-        ]:
-            self._add(rows[0], just)
+        just = self._judged
+        asked = ([total.text for total in totals], len(self._state.rows))
+        if just is not None and asked == (just.texts, just.place):
+            self._state = just.state
             return
-        for row, (sums, products, _) in zip(rows, self._scan(rows, None), strict=True):
-            line = self._line(sums, products)
-            alone, beyond = [0], [0]
-            if self._beyond.definite:
-                alone = self._alone.reduced(line)
-                beyond = self._beyond.reduced(self._shifted(line, row))
-            text = row.total.text
-            self._add(row, Judged(text, len(self._rows), sums, line, alone, beyond))
-
-    def _add(self, row: Row, judged: Judged) -> None:
-        self._alone.add(judged.alone)
-        self._beyond.add(judged.beyond)
-        self._gram.append(judged.line)
-        self._sums.append(judged.sums)
-        self._rows.append(row)
+        rows = [row_of(t) for t in totals]
+        state = self._state.copy()
+        for i, (row, (sums, products, _)) in enumerate(
+            zip(rows, self._scan(rows, None), strict=True)
+        ):
+            line = self._line(sums, products, state, rows[: i + 1])
+            state.add(row, sums, line, self._shifted(line, row))
+        self._state = state
 
     # --- the Gram matrix ----------------------------------------------------------------
 
@@ -176,26 +223,74 @@ class Duan:
 
         The answer to the one question that is asked comes with it, unless this is a sample.
         """
-        known = [*self._rows, *rows]
-        queries = [
-            _counting(row, known[: len(self._rows) + i + 1]) for i, row in enumerate(rows)
-        ]  # fmt: skip
+        before = self._state.rows
+        known = [*before, *rows]
+        queries = [_counting(row, known[: len(before) + i + 1]) for i, row in enumerate(rows)]
         if asked is not None and not self._sampled:
             queries.append(engine_query([asked.value], asked.rows, asked.where))
         found = self._engine.sums(queries)
         exact = found.pop()[0][0] if len(found) > len(rows) else None
         return [(matrix[0][0], matrix[0][1:], exact) for matrix in found]
 
-    def _line(self, sums: int, products: Sequence[int]) -> list[int]:
-        """n sum y_j y_k - sum y_j sum y_k: the centred products, times n."""
+    def _line(
+        self, sums: int, products: Sequence[int], state: Matrix, new: Sequence[Row]
+    ) -> list[int]:
+        """n sum y_j y_k - sum y_j sum y_k: the centred products, times n.
+
+        `products` are with every row that was there and the new ones up to this; some of those
+        may not have been added.
+        """
         n = self._engine.rows
-        return [n * p - sums * s for p, s in zip(products, [*self._sums, sums], strict=True)]
+        known = [id(row) for row in (*self._state.rows, *new[:-1])]
+        kept = {id(row) for row in state.rows}
+        used = [p for p, row in zip(products[:-1], known, strict=True) if row in kept]
+        pairs = zip([*used, products[-1]], [*state.sums, sums], strict=True)
+        return [n * p - sums * s for p, s in pairs]
 
     def _shifted(self, line: list[int], row: Row) -> list[int]:
         """The line less the threshold, all times its denominator, so that it stays whole."""
         t, n = self.threshold2, self._engine.rows
         last = line[-1] * t.denominator - t.numerator * n * row.width**2
         return [*(x * t.denominator for x in line[:-1]), last]
+
+    # --- how good the limits are ---------------------------------------------------------
+
+    def limits(self, promise: AuditPromise, n: int, beta: float = BETA) -> Limits | None:
+        """What the limit theorem and the sample are worth for what is answered; None: nothing is.
+
+        It depends on the rows, unless a public sample decides.
+        """
+        rows, gram = self._state.rows, self._state.gram
+        if not rows:
+            return None
+        share = np.zeros((len(rows), len(rows)))
+        for j, line in enumerate(gram):
+            for k, entry in enumerate(line):
+                share[j, k] = share[k, j] = float(
+                    Fraction(entry, self._engine.rows * rows[j].width * rows[k].width)
+                )
+        # The sample has other rows, as many as it has: it stands for n of them.
+        stands = n / self._engine.rows
+        least = math.sqrt(max(float(np.linalg.eigvalsh(share)[0]) * stands, 0.0))
+        found = Limits(
+            len(rows), least, math.sqrt(threshold2(promise)), gaussian_within(len(rows), least),
+            promise.delta / promise.queries,
+        )  # fmt: skip
+        if not self._sampled:
+            return found
+        eigenvalue, alpha = alpha_of(self._values(), n, beta)
+        return replace(found, alpha=alpha, beta=beta, eigenvalue=eigenvalue)
+
+    def _values(self) -> list[Any]:
+        """The rows of X on the public sample, in shares of their ranges."""
+        table = self._engine.arrow()  # type: ignore[attr-defined]  # a sample is DuckDB's
+        wanted = [Value(r.node, 0, int(r.node.low), int(r.node.high)) for r in self._state.rows]
+        out: list[list[Any]] = [[] for _ in wanted]
+        for batch in batches_of([table], table.column_names, BATCH, self._engine.schema):
+            for values, value in zip(out, wanted, strict=True):
+                values.append(grid(value, batch.evaluate(value.node)))
+        pairs = zip(out, self._state.rows, strict=True)
+        return [np.concatenate(values) / row.width for values, row in pairs]
 
     # --- words --------------------------------------------------------------------------
 
@@ -209,7 +304,7 @@ class Duan:
             f"{needed:.4g}: it varies too little, or too much of it follows from earlier answers."
         )
         if self._sampled:
-            told = verdict.told(range(1, len(self._rows) + 1))
+            told = verdict.told(range(1, len(self._state.rows) + 1))
             why = f"{kind}, in the public sample, where answers are counted from #1: {told}."
         return replace(verdict, why=why)
 
@@ -219,13 +314,13 @@ class Duan:
 
     def _alike(self, line: Sequence[int]) -> tuple[int, ...]:
         """The earlier questions that its projection is made of, the heaviest first."""
-        k = len(self._rows)
-        if not k or not line:
+        k = min(len(self._state.rows), len(line) - 1)
+        if k < 1:
             return ()
         gram = np.zeros((k, k))
-        for j, above in enumerate(self._gram):
+        for j, above in enumerate(self._state.gram):
             gram[j, : j + 1] = gram[: j + 1, j] = [float(x) for x in above]
-        weights = np.linalg.solve(gram, np.array([float(x) for x in line[:-1]]))
+        weights = np.linalg.solve(gram, np.array([float(x) for x in line[:k]]))
         shares = np.abs(weights) * np.sqrt(np.diag(gram))
         return tuple(int(j) for j in np.argsort(-shares) if shares[j] > shares.max() / 10)[:5]
 

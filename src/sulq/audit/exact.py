@@ -18,8 +18,11 @@ class Elimination:
         self._rows: list[list[int]] = []  # row s of the upper triangle after s steps
         self.definite = True  # once it is not, it cannot become so again, and no row is added
 
-    def __len__(self) -> int:
-        return len(self._rows)
+    def copy(self) -> Elimination:
+        """Another one, to which rows are added on trial."""
+        other = Elimination()
+        other._rows, other.definite = [list(row) for row in self._rows], self.definite
+        return other
 
     @property
     def last(self) -> int:

@@ -11,15 +11,17 @@ from collections.abc import Iterable, Iterator
 from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any
 
-from sulq.audit.opening import auditor_of
-from sulq.audit.total import total_of
-from sulq.errors import QueryNotAllowed, Refused, SulqError
-from sulq.query import Query
-from sulq.wording import readable
+from sulq.audit.limits import Limits
+from sulq.audit.promise import AuditPromise
+from sulq.audit.total import restore_all
+from sulq.errors import Refused, SulqError
+from sulq.questions.describe import readable
+from sulq.values.query import Query
 
 if TYPE_CHECKING:
-    from sulq.audit.verdict import Auditor
+    from sulq.audit.verdicts import Auditor
     from sulq.database import Database
+    from sulq.planner import Planner
 
 NOT_ALLOWED = "not allowed"
 STATEMENT = re.compile(r"\s*(select|with)\b", re.IGNORECASE)
@@ -34,6 +36,7 @@ class Finding:
     ok: bool
     kind: str = ""  # low variation, correlated, too few alike, too many values, not allowed
     why: str = ""
+    rows: int = 0  # of the paper's matrix, if it is answered: the numbers that were judged
 
     def __str__(self) -> str:
         verdict = "answered" if self.ok else f"refused, {self.kind}: {self.why}"
@@ -46,6 +49,7 @@ class Review:
 
     findings: tuple[Finding, ...]
     rule: str
+    limits: Limits | None = None  # what rule="duan" takes for granted of those answered
 
     @property
     def together(self) -> list[Finding]:
@@ -66,7 +70,8 @@ class Review:
     def __str__(self) -> str:
         count = f"{len(self.together):,} of {len(self):,} questions could be answered together"
         ending = f"{count} under rule={self.rule!r}, if rows are independent."
-        return "\n".join([*map(str, self.findings), ending])
+        more = [] if self.limits is None else [str(self.limits)]
+        return "\n".join([*map(str, self.findings), ending, *more])
 
     def to_json(self) -> dict[str, Any]:
         """As plain values."""
@@ -74,52 +79,62 @@ class Review:
             "rule": self.rule,
             "together": len(self.together),
             "findings": [asdict(f) for f in self.findings],
+            "limits": None if self.limits is None else self.limits.to_json(),
         }
+
+    @classmethod
+    def from_json(cls, body: dict[str, Any]) -> Review:
+        """What `to_json` wrote."""
+        limits = body.get("limits")
+        found = tuple(Finding(**finding) for finding in body["findings"])
+        return cls(found, body["rule"], None if limits is None else Limits(**limits))
 
 
 def review(queries: Iterable[Query | str], db: Database) -> Review:
     """Audit a list offline: each question beside those before it that could be answered.
 
-    A question is a sulq.Query, a SELECT of one number, or a predicate to count. `db` is opened
-    with mode="audited"; its terms are used, its ledger is not.
+    A question is a sulq.Query, a SELECT, or a predicate to count. `db` is opened
+    with mode="audited", here or on a server; its terms are used, its ledger is not.
     """
-    from sulq.audit.database import AuditedDatabase
+    found: Review = db.review(queries)
+    return found
 
-    if not isinstance(db, AuditedDatabase):
-        raise Refused(
-            "db: a review needs the terms of mode='audited': sulq.open(..., mode='audited', "
-            "queries=m, independent_rows=True, priors={...} or rule='duan')."
-        )
+
+def reviewed(
+    queries: Iterable[Query | str], auditor: Auditor, planner: Planner, promise: AuditPromise,
+    n: int,
+) -> Review:  # fmt: skip
+    """A list audited by an auditor that has admitted nothing yet; the planner asks it, too."""
+    found: list[Finding] = []
+    for query in a_list(queries):
+        found.append(_finding(found, query, planner, auditor))
+    return Review(tuple(found), promise.rule, auditor.limits(promise, n))
+
+
+def a_list(queries: Iterable[Query | str]) -> list[Query | str]:
+    """The questions of a review; one alone is no list."""
     if isinstance(queries, str | Query):
         raise Refused("queries: want a list of them, even of one.")
-    auditor = auditor_of(db.promise, db._engine, db._sample)
-    found: list[Finding] = []
-    for query in queries:
-        found.append(_finding(found, query, db, auditor))
-    return Review(tuple(found), db.promise.rule)
+    return list(queries)
 
 
-def _finding(before: list[Finding], query: Query | str, db: Database, auditor: Auditor) -> Finding:
+def _finding(
+    before: list[Finding], query: Query | str, planner: Planner, auditor: Auditor
+) -> Finding:
     number = len(before) + 1
+    predicate = isinstance(query, str) and not STATEMENT.match(query)
     try:
-        total, _ = total_of(_query(query, db), db.schema)
-        auditor.check(total)
+        question = planner.question(Query(where=str(query)) if predicate else query)
     except SulqError as refusal:
         asked = query if isinstance(query, str) else repr(query)
         return Finding(number, asked.strip(), False, NOT_ALLOWED, str(refusal))
-    verdict = auditor.judge(total)
+    texts = [bundle.text for bundle in question.bundles]
+    totals = [total for text in texts for total in restore_all(text, planner.schema)]
+    said = readable(texts[0]) if texts else readable(question.facts[0].checked.text)
+    if not totals:
+        return Finding(number, said, True, why="public")
+    verdict = auditor.judge(totals)
     if verdict.ok:
-        auditor.admit([total])
-    why = verdict.told([f.number for f in before if f.ok])
-    return Finding(number, readable(total.text), verdict.ok, verdict.kind, why)
-
-
-def _query(query: Query | str, db: Database) -> Query:
-    if not isinstance(query, str):
-        return query
-    if not STATEMENT.match(query):
-        return Query(where=query)
-    statement = db._statement(query)
-    if len(statement.queries) != 1 or len(statement.outputs) != 1:
-        raise QueryNotAllowed("an audited question is one number: one SELECT of one count or sum.")
-    return statement.queries[0]
+        auditor.admit(totals)
+    why = verdict.told([f.number for f in before for _ in range(f.rows)])
+    return Finding(number, said, verdict.ok, verdict.kind, why, verdict.added if verdict.ok else 0)

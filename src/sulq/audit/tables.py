@@ -1,203 +1,82 @@
-"""Truth tables and classes: which rows every question so far treats alike.
-
-Private values are numbered by combination, the first column varying fastest, as in
-`domains.domain_batch`. Tables are kept as bits, because there may be one for every row.
-"""
+"""Tables of an audited database: several numbers that are paid, judged and stored as one."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
-from dataclasses import dataclass
-from functools import cached_property
-from typing import Any
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from fractions import Fraction
 
-import numpy as np
-from numpy.typing import NDArray
-
-from sulq.audit.total import Total
-from sulq.domains import domain_batch
-from sulq.kernel import Batch, grid
-from sulq.schema import Schema
-from sulq.vectors import Vector
-
-CHUNK = 2**20  # truth values worked out at a time
-MOST_VALUES = 2**14  # combinations of private values that questions may tell apart
-
-Bools = NDArray[np.bool_]
-Ints = NDArray[np.int64]
+from sulq.audit.table_basis import Table, Weights
+from sulq.errors import MICRO
+from sulq.questions.question import Bundle, released_answer, spread_of
+from sulq.values.answer import Answer
+from sulq.values.price import Price
+from sulq.values.query import Query
 
 
-@dataclass(frozen=True)
-class Tables:
-    """The truth tables of one question; number 0 is the one that is false throughout.
+@dataclass(frozen=True, slots=True)
+class TableBundle(Bundle):
+    """Questions of one number each, from which the numbers of the tables are read."""
 
-    A table that is true throughout counts as 0 too: what it adds to an answer is public.
-    """
-
-    private: tuple[str, ...]
-    wide: int  # combinations of the private columns
-    each: Ints  # for every public part, the number of its table
-    distinct: NDArray[np.uint8]  # tables x bits
-
-    def __getitem__(self, number: int) -> Bools:
-        bits = np.unpackbits(self.distinct[number], count=self.wide)
-        return bits.astype(bool)
+    tables: tuple[Table, ...] = ()
+    places: Mapping[Query, int] = field(default_factory=dict)  # of a question among the parts
 
     @property
-    def public(self) -> bool:
-        """Is every table constant? Then the answer is known from public columns."""
-        return not self.each.any()
+    def price(self) -> Price:
+        """One query for each number that is judged; the half-widths of what is laid out."""
+        micro = sum(tariff.price.micro for _, tariff in self.parts)
+        stds = self._stds()
+        spread = spread_of(tariff.laws[0] for _, tariff in self.parts)(0.95)
+        each = (max(row[i] for row in table) for table in stds for i in range(len(table[0])))
+        return Price(micro, tuple(spread * std for std in each))
 
+    def answers(self, noisy: list[list[list[int]]], remaining: int) -> list[Answer]:
+        """Each table, from the sums of the parts on their grids."""
+        exact = [
+            x[0][0] * tariff.steps[0] for x, (_, tariff) in zip(noisy, self.parts, strict=True)
+        ]
+        read = [
+            [[self._read(number, exact) for number in row] for row in table.numbers]
+            for table in self.tables
+        ]
+        return self.laid_out(read, remaining)
 
-@dataclass(frozen=True)
-class Parts:
-    """Every combination of public columns there is, and how many rows have it."""
+    def laid_out(self, exact: Sequence[list[list[Fraction]]], remaining: int) -> list[Answer]:
+        """Each table with its numbers, their errors and its part of the price."""
+        spread = spread_of(tariff.laws[0] for _, tariff in self.parts)
+        out = []
+        for table, numbers, stds, micro in zip(
+            self.tables, exact, self._stds(), self._prices(), strict=True
+        ):
+            made = released_answer(table.checked, numbers, stds, spread)
+            widest = tuple(spread(0.95) * max(row[i] for row in stds) for i in range(len(stds[0])))
+            out.append(replace(made, price=Price(micro, widest), remaining=remaining))
+        return out
 
-    names: tuple[str, ...]
-    columns: Mapping[str, Vector]
-    counts: Ints
+    def _read(self, number: Weights, exact: Sequence[Fraction]) -> Fraction:
+        return sum((w * exact[self.places[q]] for q, w in number.items()), Fraction(0))
 
-    def tables(self, total: Total, schema: Schema) -> Tables:
-        """The truth tables of a question, one for each part."""
-        private = tuple(sorted(n for n in total.columns() if not schema[n].public))
-        values = domain_batch(private, schema, MOST_VALUES)
-        assert values is not None
-        if is_mixed(total, schema):
-            bits = self._crossed(total, values, schema)
-        else:
-            bits = _bits(_true(total, values)[None, :])
-        distinct, each = np.unique(bits, axis=0, return_inverse=True)
-        numbers = np.where(distinct.any(axis=1), np.arange(len(distinct)) + 1, 0)
-        nothing = np.zeros((1, bits.shape[1]), dtype=np.uint8)
-        chosen = Batch(self.columns, len(self.counts), schema).true(total.rows)
-        each = np.where(chosen, numbers[each.reshape(-1)], 0)
-        return Tables(private, values.rows, each, np.concatenate([nothing, distinct]))
+    def _stds(self) -> list[list[list[float]]]:
+        """How far dithers can move each number: what is read off several has more."""
+        each = [tariff.laws[0].std * float(tariff.steps[0]) for _, tariff in self.parts]
 
-    def _crossed(self, total: Total, values: Batch, schema: Schema) -> NDArray[np.uint8]:
-        """A table for each part where public and private columns meet, some parts at a time."""
-        wide, count = values.rows, len(self.counts)
-        step, out, used = max(1, CHUNK // wide), [], total.columns()
-        for start in range(0, count, step):
-            some = min(step, count - start)
-            raw = {
-                name: Vector(*(np.repeat(x[start : start + some], wide) for x in vector))
-                for name, vector in self.columns.items()
-                if name in used
-            } | {
-                name: Vector(*(np.tile(x, some) for x in vector))
-                for name, vector in values.raw.items()
-            }  # fmt: skip
-            found = _true(total, Batch(raw, some * wide, schema))
-            out.append(_bits(found.reshape(some, wide)))
-        return np.concatenate(out) if out else _bits(np.zeros((0, wide), dtype=bool))
+        def of(number: Weights) -> float:
+            found: dict[int, Fraction] = {}
+            for query, weight in number.items():
+                place = self.places[query]
+                found[place] = found.get(place, Fraction(0)) + weight
+            return math.sqrt(sum((float(w) * each[i]) ** 2 for i, w in found.items()))
 
+        return [[[of(number) for number in row] for row in t.numbers] for t in self.tables]
 
-def is_mixed(total: Total, schema: Schema) -> bool:
-    """Do public and private columns meet beyond a public predicate that lets rows in?"""
-    nodes = [n for n in (total.where, total.node) if n is not None]
-    return any(schema[c].public for n in nodes for c in n.columns())
-
-
-def _true(total: Total, batch: Batch) -> Bools:
-    """Where a row that the public predicate lets in counts."""
-    value = total.value
-    counts = grid(value, batch.evaluate(value.node)) == 1
-    return np.asarray(batch.true(total.where) & counts, dtype=bool)
-
-
-def _bits(tables: Bools) -> NDArray[np.uint8]:
-    """Tables as bits, those true throughout as false throughout."""
-    constant = np.all(tables, axis=1, keepdims=True)
-    return np.packbits(tables & ~constant, axis=1)
-
-
-@dataclass(frozen=True)
-class Partition:
-    """The class of each public part, and what the tables of a class tell apart.
-
-    `atoms[c]` numbers the combinations of private values: two that no answered question tells
-    apart, for the rows of class c, have the same number.
-    """
-
-    parts: Parts
-    labels: Ints
-    private: tuple[str, ...]
-    atoms: tuple[Ints, ...]
-
-    @classmethod
-    def of(cls, parts: Parts) -> Partition:
-        """Nothing asked yet: all rows are one class."""
-        one = np.zeros(1, dtype=np.int64)
-        return cls(parts, np.zeros(len(parts.counts), dtype=np.int64), (), (one,))
-
-    def split(self, tables: Tables, sizes: Mapping[str, int]) -> Split:
-        """The classes with one more question."""
-        pairs = self.labels * len(tables.distinct) + tables.each
-        kept, labels = np.unique(pairs, return_inverse=True)
-        return Split(self, tables, dict(sizes), kept, labels.reshape(-1).astype(np.int64))
-
-
-@dataclass(frozen=True)
-class Split:
-    """A partition with one more question, its atoms worked out class by class when needed."""
-
-    before: Partition
-    tables: Tables
-    sizes_of: Mapping[str, int]  # how many values each private column has
-    kept: Ints  # class before x table, for each class now
-    labels: Ints
-
-    @cached_property
-    def sizes(self) -> Ints:
-        """How many rows each class has."""
-        found = np.zeros(len(self.kept), dtype=np.int64)
-        np.add.at(found, self.labels, self.before.parts.counts)
-        return found
-
-    @cached_property
-    def private(self) -> tuple[str, ...]:
-        """The private columns of everything asked."""
-        return tuple(sorted({*self.before.private, *self.tables.private}))
-
-    @cached_property
-    def _here(self) -> Ints:
-        return _places(self.private, self.before.private, self.sizes_of)
-
-    @cached_property
-    def _there(self) -> Ints:
-        return _places(self.private, self.tables.private, self.sizes_of)
-
-    def _origin(self, number: int) -> tuple[int, int]:
-        old, table = divmod(int(self.kept[number]), len(self.tables.distinct))
-        return old, table
-
-    def is_told(self, number: int) -> bool:
-        """Do the answers tell anything private about the rows of this class?"""
-        old, table = self._origin(number)
-        return table > 0 or bool(self.before.atoms[old].any())
-
-    def atoms(self, number: int) -> Ints:
-        """What the tables of a class tell apart."""
-        old, table = self._origin(number)
-        told = self.before.atoms[old][self._here] * 2 + self.tables[table][self._there]
-        return np.unique(told, return_inverse=True)[1].reshape(-1).astype(np.int64)
-
-    def done(self) -> Partition:
-        """This question is answered too."""
-        atoms: Any = (self.atoms(c) for c in range(len(self.kept)))
-        return Partition(self.before.parts, self.labels, self.private, tuple(atoms))
-
-
-def _places(wide: tuple[str, ...], narrow: tuple[str, ...], sizes: Mapping[str, int]) -> Ints:
-    """For each combination of the wide columns, its number among those of the narrow ones."""
-    count = math.prod(sizes[n] for n in wide)
-    numbers, found = np.arange(count), np.zeros(count, dtype=np.int64)
-    step, at = {}, 1
-    for name in narrow:
-        step[name], at = at, at * sizes[name]
-    repeat = 1
-    for name in wide:
-        found += numbers // repeat % sizes[name] * step.get(name, 0)
-        repeat *= sizes[name]
-    return found
+    def _prices(self) -> list[int]:
+        """What each table adds to the price: what no table before it needs."""
+        seen: set[int] = set()
+        out = []
+        for table in self.tables:
+            new = {self.places[q] for row in table.numbers for n in row for q in n} - seen
+            seen |= new
+            out.append(sum(self.parts[i][1].price.micro for i in new))
+        assert sum(out) % MICRO == 0
+        return out

@@ -12,14 +12,16 @@ from dataclasses import dataclass, replace
 from fractions import Fraction
 from functools import lru_cache
 
-from sulq.audit.reading import read_node
-from sulq.check import CheckedQuery, check
 from sulq.errors import QueryNotAllowed
-from sulq.expressions import shorten
-from sulq.query import Query, Terms
-from sulq.schema import Schema
-from sulq.tree import Node, call
-from sulq.values import Geometry, Release, Value, gridded
+from sulq.expressions.functions import call
+from sulq.expressions.node import Node
+from sulq.expressions.parse import shorten
+from sulq.expressions.stored_tree import dumps, node_of
+from sulq.privacy.geometry import NOTHING, Release
+from sulq.questions.check import CheckedQuery, check
+from sulq.questions.grid import Value, gridded
+from sulq.values.query import Query, Terms
+from sulq.values.schema import Schema
 
 TERMS = ("gaussian", "beliefs")  # the noise and guarantee whose grid and ranges are used
 
@@ -69,11 +71,24 @@ class Total:
         nodes = (self.rows, self.where, self.node)
         return frozenset().union(*(n.columns() for n in nodes if n is not None))
 
+    def is_public(self, schema: Schema) -> bool:
+        """Does it read public columns alone? Then everyone knows it."""
+        return not self.named(schema, public=False)
 
-def total_of(query: Query, schema: Schema) -> tuple[Total, CheckedQuery]:
+    def named(self, schema: Schema, *, public: bool) -> tuple[str, ...]:
+        """The public columns it reads, or the private ones, by name."""
+        return tuple(sorted(n for n in self.columns() if schema[n].public is public))
+
+
+def total_of(query: Query, schema: Schema, older: bool = False) -> tuple[Total, CheckedQuery]:
     """Check one query: a single number, without cells, that the ledger can keep."""
     # Every question is one of m for everybody, whichever public rows it is about.
-    checked = replace(check(_plain(query), schema, *TERMS), ledger_cells=None)
+    checked = replace(check(_plain(query), schema, *TERMS, older), ledger_cells=None)
+    if checked.sample is not None:  # which rows those are, no truth table and no product says
+        raise QueryNotAllowed(
+            "rows: audited questions take a predicate, db.count(where) or Rows.where(...), not a "
+            "sample, shards, keys or blocks. Nothing was charged."
+        )
     assert isinstance(checked.values, tuple)
     total = Total(checked.text, checked.rows, checked.where, checked.values[0].node)
     try:
@@ -95,23 +110,37 @@ def restore(text: str, schema: Schema) -> Total:
         body = json.loads(text)
         (value,) = body["values"]
         rows, where = (
-            read_node(body[part], schema) if body.get(part) else None for part in ("rows", "where")
+            node_of(body[part], schema) if part in body else None for part in ("rows", "where")
         )
-        return Total(text, rows, where, read_node(value, schema))
+        return Total(text, rows, where, node_of(value, schema))
     except (KeyError, TypeError, ValueError):
         raise QueryNotAllowed(
             f"{shorten(text)!r} in the ledger is not a question of this schema."
         ) from None
 
 
+def restored(text: str, schema: Schema) -> list[Total]:
+    """Every number of a question as the ledger kept it."""
+    try:
+        body = json.loads(text)
+    except ValueError:
+        body = None
+    each = [dumps(part) for part in body] if isinstance(body, list) else [text]
+    return [restore(one, schema) for one in each]
+
+
+def restore_all(text: str, schema: Schema) -> list[Total]:
+    """What an auditor judges of a charge: its numbers that read a private column."""
+    return [total for total in restored(text, schema) if not total.is_public(schema)]
+
+
 def engine_query(
     values: Sequence[Value], rows: Node | None = None, where: Node | None = None
 ) -> CheckedQuery:
     """What an engine needs to sum these values; it has no price."""
-    nothing = Geometry(*(Fraction(0),) * 4, 0)
     releases = tuple(Release("total", Fraction(1), Fraction(1)) for _ in values)
     return CheckedQuery(
-        "", rows, None, where, (), tuple(values), None, releases, nothing, False, None, 1, None
+        "", rows, None, where, (), tuple(values), None, None, releases=releases, geometry=NOTHING
     )
 
 

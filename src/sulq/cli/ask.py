@@ -1,134 +1,269 @@
-"""Questions from a terminal: count, sum, mean, histogram, crosstab, and their price."""
+"""Questions from a terminal: count, sum, mean, histogram, crosstab, SQL; prices; rehearsals.
+
+Each question is a function of its own options. `sulq count`, `sulq price count` and `sulq estimate
+count` take the same ones: the first asks it, the second says what it would cost, the third what
+earlier answers say about it.
+"""
 
 from __future__ import annotations
 
 import re
 from collections.abc import Callable
-from fractions import Fraction
+from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, TypeVar
 
 import typer
 
-from sulq.cli.common import Json, command, emit, looked_at, note, opened
-from sulq.config import Settings
-from sulq.errors import QueryNotAllowed
+from sulq.cli.common import Said, command, looked_at, opened
+from sulq.cli.options import WHAT, Plot
+from sulq.errors import QueryNotAllowed, Refused, SchemaError
+from sulq.settings_file import Settings
+from sulq.values.price import known_already
 
 if TYPE_CHECKING:
-    from sulq import Answer, Database, Price, Query, Table
+    from sulq import Answer, Database, Query, Table
 
-PANEL = "Asking"
 Where = Annotated[str | None, typer.Argument(help="A predicate, such as 'age > 40 and smoker'.")]
 WhereOption = Annotated[str | None, typer.Option("--where", help="Only rows where this is true.")]
 Expression = Annotated[str, typer.Argument(help="A number per row, such as income or age * 2.")]
 Column = Annotated[str, typer.Argument(help="A declared column.")]
 Columns = Annotated[list[str], typer.Argument(help="Two or more declared columns.")]
 Bins = Annotated[str | None, typer.Option("--bins", help="A number of bins, or edges: 0,18,65,120")]
+Define = Annotated[
+    Path | None,
+    typer.Option("--define", help="Row functions it may call: a Python file, or .wasm."),
+]
 Statement = Annotated[str, typer.Argument(help="A SELECT over the table.")]
 Error = Annotated[
     float | None, typer.Option("--error", help="Wanted 95% half-width; a wider one is cheaper.")
 ]
-Plot = Annotated[Path | None, typer.Option("--plot", help="Also draw it: out.svg or out.png.")]
+Rows = Annotated[
+    int,
+    typer.Option("--rows", help="How many rows the table has: error bars are those of so many."),
+]
 
 
-def add(app: typer.Typer) -> None:
-    """Add the questions to the app."""
-    for function in (count, sum_, mean, histogram, crosstab, sql):
-        command(app, function.__name__.rstrip("_"), panel=PANEL)(function)
-    price = typer.Typer(no_args_is_help=True, help="What a question would cost. Nothing is spent.")
-    priced_ones = (price_count, price_sum, price_mean, price_histogram, price_crosstab, price_sql)
-    for priced in priced_ones:
-        command(price, priced.__name__.removeprefix("price_"))(priced)
-    app.add_typer(price, name="price", rich_help_panel=PANEL)
+@dataclass(frozen=True, slots=True)
+class Asked:
+    """A question: how it is asked of a database, and what is priced."""
+
+    answer: Callable[[Database], Answer | Table]
+    priced: Callable[[Database], Query | str]
+    is_mean: bool = False
+    statement: Callable[[Database], str] | None = None  # where what is priced is more than asked
 
 
-# ---- asking ---------------------------------------------------------------------------------
-
-
-def count(
-    settings: Settings, where: Where = None, error: Error = None, as_json: Json = False
-) -> None:
+def count(where: Where = None, error: Error = None, define: Define = None) -> Asked:
     """How many rows satisfy a predicate.
 
     Example: sulq count "age > 40 and smoker"
     """
-    _show(settings, as_json, lambda db: db.count(where, error=error))
+    where = _written_out(where, define)
+    return Asked(
+        lambda db: db.count(where, error=error), lambda db: _query("1", where=where, error=error)
+    )
 
 
 def sum_(
-    settings: Settings, expression: Expression, where: WhereOption = None, error: Error = None,
-    as_json: Json = False,
-) -> None:  # fmt: skip
+    expression: Expression, where: WhereOption = None, error: Error = None, define: Define = None
+) -> Asked:
     """The sum of an expression, in its own units.
 
     Example: sulq sum income --where "region = 'north'"
     """
-    _show(settings, as_json, lambda db: db.sum(expression, where, error=error))
+    expression, where = _written_out(expression, define), _written_out(where, define)
+    return Asked(
+        lambda db: db.sum(expression, where, error=error),
+        lambda db: _query(expression, where=where, error=error),
+    )
 
 
 def mean(
-    settings: Settings, expression: Expression, where: WhereOption = None, error: Error = None,
-    as_json: Json = False,
-) -> None:  # fmt: skip
+    expression: Expression, where: WhereOption = None, error: Error = None, define: Define = None
+) -> Asked:
     """The mean of an expression.
 
     Example: sulq mean income --where smoker
     """
-    _show(settings, as_json, lambda db: db.mean(expression, where, error=error))
+    expression, where = _written_out(expression, define), _written_out(where, define)
+    return Asked(
+        lambda db: db.mean(expression, where, error=error),
+        lambda db: db.mean_query(expression, where, None, error)[0],
+        is_mean=True,
+        statement=lambda db: _mean_statement(expression, where, db.name),
+    )
+
+
+Text = TypeVar("Text", str, str | None)
+
+
+def _written_out(text: Text, define: Path | None) -> Text:
+    """A text in which the functions of a Python file are written out."""
+    if define is None or text is None:
+        return text
+    from sulq.expressions.row_function import expand, row_functions
+
+    if define.suffix in (".wasm", ".wat"):
+        from sulq.expressions.program import programs_in
+
+        return expand(text, *programs_in(define))
+    try:
+        source = define.read_text(encoding="utf-8")
+    except (OSError, UnicodeDecodeError) as error:
+        raise Refused(f"--define {define}: cannot be read ({error}).") from None
+    return expand(text, *row_functions(source, define.name).values())
+
+
+def _mean_statement(expression: str, where: str | None, table: str) -> str:
+    """The SELECT of a mean, which is one number."""
+    quoted = '"' + table.replace('"', '""') + '"'
+    only = f" where {where}" if where is not None else ""
+    return f"select avg({expression}) as mean from {quoted}{only}"
 
 
 def histogram(
-    settings: Settings, column: Column, bins: Bins = None, where: WhereOption = None,
-    error: Error = None, plot: Plot = None, as_json: Json = False,
-) -> None:  # fmt: skip
+    column: Column, bins: Bins = None, where: WhereOption = None, error: Error = None
+) -> Asked:
     """Counts by a column's values, or by bins of its range.
 
     Example: sulq histogram age --bins 12 --plot ages.svg
     """
     edges = _bins(bins)
-    _show(settings, as_json, lambda db: db.histogram(column, edges, where, error=error), plot)
+    return Asked(
+        lambda db: db.histogram(column, edges, where, error=error),
+        lambda db: _query("1", by=db.histogram_axis(column, edges), where=where, error=error),
+    )
 
 
-def crosstab(
-    settings: Settings, columns: Columns, where: WhereOption = None, error: Error = None,
-    plot: Plot = None, as_json: Json = False,
-) -> None:  # fmt: skip
+def crosstab(columns: Columns, where: WhereOption = None, error: Error = None) -> Asked:
     """Counts by every combination of several columns' values.
 
     Example: sulq crosstab region smoker
     """
-    _show(settings, as_json, lambda db: db.crosstab(columns, where, error=error), plot)
+
+    def priced(db: Database) -> Query:
+        by = tuple(db.histogram_axis(c, None) for c in columns)
+        return _query("1", by=by, where=where, error=error)
+
+    return Asked(lambda db: db.crosstab(columns, where, error=error), priced)
 
 
-def sql(
-    settings: Settings, statement: Statement, plot: Plot = None, as_json: Json = False
-) -> None:  # fmt: skip
+def sql(statement: Statement, define: Define = None) -> Asked:
     """Answer one SELECT with counts, sums and means, by declared groups.
 
     Example: sulq sql "select region, avg(income) from people group by region"
     """
-    _show(settings, as_json, lambda db: db.sql(statement), plot)
+    statement = _written_out(statement, define)
+    return Asked(lambda db: db.sql(statement), lambda db: statement)
 
 
-def _show(
-    settings: Settings, as_json: bool, ask: Callable[[Database], Answer | Table],
-    plot: Path | None = None,
-) -> None:  # fmt: skip
-    """Ask, then write the answer down, saying so if it was free."""
-    if plot is not None:
-        from sulq.plots import ready
+QUESTIONS: dict[str, tuple[Callable[..., Asked], str]] = {  # with the help of their prices
+    "count": (
+        count, 'The price of a count.\n\nExample: sulq price count "age > 40" --error 500',
+    ),
+    "sum": (sum_, "The price of a sum.\n\nExample: sulq price sum income"),
+    "mean": (
+        mean, "The price of a mean. How exact it will be depends on how many rows there are.\n\n"
+        "Example: sulq price mean income --where smoker",
+    ),
+    "histogram": (
+        histogram, "The price of a histogram: the same for any number of bins.\n\n"
+        "Example: sulq price histogram age --bins 100",
+    ),
+    "crosstab": (
+        crosstab, "The price of a crosstab: the same for any number of cells.\n\n"
+        "Example: sulq price crosstab region smoker",
+    ),
+    "sql": (
+        sql, "The price of a SELECT.\n\n"
+        'Example: sulq price sql "select sex, count(*) from people group by sex"',
+    ),
+}  # fmt: skip
+UNDRAWN = ("count", "sum", "mean")  # one number
 
-        ready(plot)  # before anything is paid for
+
+def add(app: typer.Typer, panel: str) -> None:
+    """Add each question, and its price under `sulq price`."""
+    price = typer.Typer(no_args_is_help=True, help="What a question would cost. Nothing is spent.")
+    known = typer.Typer(no_args_is_help=True, help="What earlier answers say about it. Free.")
+    for name, (question, text) in QUESTIONS.items():
+        makers: dict[str, Callable[..., Any]] = {"question": question}
+        command(price, name, price_of, text=text, gathered=makers)
+        told = (question.__doc__ or "").replace("Example: sulq", "Example: sulq estimate")
+        said = f"From earlier answers alone: {told[0].lower()}{told[1:]}"
+        command(known, name, estimate_of, text=said.split(" --plot")[0], gathered=makers)
+        makers |= {"plot": lambda: None} if name in UNDRAWN else {}
+        command(app, name, ask, panel, question.__doc__, gathered=makers)
+    app.add_typer(price, name="price", rich_help_panel=panel)
+    app.add_typer(known, name="estimate", rich_help_panel=panel)
+
+
+def ask(settings: Settings, question: Asked, plot: Plot = None) -> Said:
+    """Ask, and say whether it was free."""
+    from sulq import Picture
+
+    Picture.ready(plot)  # before anything is paid for
     with opened(settings) as db:
         before = db.budget_by_cell()
-        answer = ask(db)
+        answer: Any = question.answer(db)
         free = db.budget_by_cell() == before
-    emit(answer.to_json() | {"free": free}, str(answer), as_json)
-    if free and not as_json:
-        note("Asked before: this is the stored answer, and nothing was charged.")
+    notes = ["Asked before: this is the stored answer, and nothing was charged."] if free else []
     if plot is not None:
-        answer.plot(plot)  # type: ignore[union-attr]
-        note(f"Drawn: {plot}")
+        answer.plot(plot)
+        notes.append(f"Drawn: {plot}")
+    return Said(answer.to_json() | {"free": free}, str(answer), notes=notes)
+
+
+def estimate_of(settings: Settings, question: Asked) -> Said:
+    """What stored answers say about a question. Nothing is spent, no row is read."""
+    with looked_at(settings) as db:
+        query = question.statement(db) if question.statement else question.priced(db)
+        found = db.estimate(query)
+    return Said(found.to_json() | {"free": True}, str(found))
+
+
+def price_of(settings: Settings, question: Asked) -> Said:
+    """What a question would cost, and how exact it would be. Nothing is spent."""
+    with looked_at(settings) as db:
+        query = question.priced(db)
+        price, left, n = db.price(query), db.budget, max(db.rows, 1)
+        known = (price if question.statement is None else db.price(question.statement(db))).estimate
+    price = replace(price, _look=None)
+    notes = [] if known is None else [known_already(known)]
+    widths = list(price.half_widths)
+    body: dict[str, Any] = {
+        "price_micro": price.micro, "price_queries": str(price.queries), "half_widths": widths,
+        "estimate": None if known is None else known.to_json(),
+    }  # fmt: skip
+    if isinstance(query, str):
+        said = f"price {price}"
+    elif question.is_mean:
+        total = widths[-1]
+        whole = len(widths) == 1 and query.where is None  # over all rows, whose number is known
+        body |= {"half_widths": [total / n] if whole else [], "sum_half_width": total}
+        said = f"price {price}, {_mean_width(total, n, whole)}. Nothing was spent."
+        return Said(body, said, notes=notes)
+    elif price.micro == 0:
+        said = f"price {price}: it is public, so the answer is exact"
+    else:
+        said = f"price {price}, expected within {_width(max(widths))} (95%)"
+    return Said(body, f"{said}. Nothing was spent; {left}.", notes=notes)
+
+
+def _mean_width(total: float, n: int, whole: bool) -> str:
+    if whole:
+        return f"expected within {_width(total / n)} (95%)"
+    return (
+        f"expected within about {_width(total)} / (number of rows asked about) at 95%: "
+        f"{_width(2 * total / n)} if that is half of the {n:,} rows"
+    )
+
+
+def _query(expression: str, *, error: float | None, **said: Any) -> Query:
+    from sulq import Query
+
+    return Query((expression,), error=error, **said)  # type: ignore[arg-type]  # checked there
 
 
 def _bins(text: str | None) -> int | list[float] | None:
@@ -143,126 +278,39 @@ def _bins(text: str | None) -> int | list[float] | None:
         raise QueryNotAllowed(f"bins={text!r}: want a number of bins, or edges 0,18,65.") from None
 
 
-# ---- prices ---------------------------------------------------------------------------------
-
-
-def price_count(
-    settings: Settings, where: Where = None, error: Error = None, as_json: Json = False
-) -> None:
-    """The price of a count.
-
-    Example: sulq price count "age > 40" --error 500
-    """
-    from sulq import Query
-
-    _show_price(settings, as_json, lambda db: Query(("1",), where=where, error=_exact(error)))
-
-
-def price_sum(
-    settings: Settings, expression: Expression, where: WhereOption = None, error: Error = None,
-    as_json: Json = False,
-) -> None:  # fmt: skip
-    """The price of a sum.
-
-    Example: sulq price sum income
-    """
-    from sulq import Query
-
-    _show_price(
-        settings, as_json, lambda db: Query((expression,), where=where, error=_exact(error))
-    )
-
-
-def price_mean(
-    settings: Settings, expression: Expression, where: WhereOption = None, error: Error = None,
-    as_json: Json = False,
-) -> None:  # fmt: skip
-    """The price of a mean. How exact it will be depends on how many rows there are.
-
-    Example: sulq price mean income --where smoker
-    """
-    with looked_at(settings) as db:
-        query, public = db.mean_query(expression, where, None, error)
-        price, n = db.price(query), db.rows
-    total = price.half_widths[-1]
-    body = _price_body(price) | {"half_widths": [], "sum_half_width": total}
-    if public and where is None:
-        body["half_widths"] = [total / max(n, 1)]
-        said = f"expected within {_width(total / max(n, 1))} (95%)"
-    else:
-        said = (
-            f"expected within about {_width(total)} / (number of rows asked about) at 95%: "
-            f"{_width(2 * total / max(n, 1))} if that is half of the {n:,} rows"
-        )
-    emit(body, f"price {price}, {said}. Nothing was spent.", as_json)
-
-
-def price_histogram(
-    settings: Settings, column: Column, bins: Bins = None, where: WhereOption = None,
-    error: Error = None, as_json: Json = False,
-) -> None:  # fmt: skip
-    """The price of a histogram: the same for any number of bins.
-
-    Example: sulq price histogram age --bins 100
-    """
-    from sulq import Query
-
-    def query(db: Database) -> Query:
-        by = db.histogram_axis(column, _bins(bins))
-        return Query(("1",), by=by, where=where, error=_exact(error))
-
-    _show_price(settings, as_json, query)
-
-
-def price_crosstab(
-    settings: Settings, columns: Columns, where: WhereOption = None, error: Error = None,
-    as_json: Json = False,
-) -> None:  # fmt: skip
-    """The price of a crosstab: the same for any number of cells.
-
-    Example: sulq price crosstab region smoker
-    """
-    from sulq import Query
-
-    def query(db: Database) -> Query:
-        by = tuple(db.histogram_axis(c, None) for c in columns)
-        return Query(("1",), by=by, where=where, error=_exact(error))
-
-    _show_price(settings, as_json, query)
-
-
-def price_sql(settings: Settings, statement: Statement, as_json: Json = False) -> None:
-    """The price of a SELECT.
-
-    Example: sulq price sql "select sex, count(*) from people group by sex"
-    """
-    with looked_at(settings) as db:
-        price, left = db.price(statement), db.budget
-    emit(_price_body(price), f"price {price}. Nothing was spent; {left}.", as_json)
-
-
-def _show_price(settings: Settings, as_json: bool, query: Callable[[Database], Query]) -> None:
-    with looked_at(settings) as db:
-        price, left = db.price(query(db)), db.budget
-    said = f"price {price}, expected within {_width(max(price.half_widths))} (95%)"
-    emit(_price_body(price), f"{said}. Nothing was spent; {left}.", as_json)
-
-
-def _exact(error: float | None) -> Fraction | None:
-    from sulq import Query
-
-    return Query(error=error).error  # type: ignore[arg-type]  # checked there
-
-
-def _price_body(price: Price) -> dict[str, Any]:
-    return {
-        "price_micro": price.micro,
-        "price_queries": str(price.queries),
-        "half_widths": list(price.half_widths),
-    }
-
-
 def _width(reach: float) -> str:
-    from sulq.answer import with_error
+    from sulq.values.answer import with_error
 
     return "+/- " + with_error(0.0, reach).split("+/- ")[1]
+
+
+# ---- rehearsals -----------------------------------------------------------------------------
+
+
+def rehearse(settings: Settings, statement: Statement, rows: Rows = 1000) -> Said:
+    """Try a SELECT on synthetic rows made from the schema alone. Nothing is spent.
+
+    Only the schema is read: neither the data nor the ledger need be there.
+
+    Example: sulq rehearse --schema people.toml "select sex, count(*) from people group by sex"
+    """
+    with rehearsed(settings, rows) as db:
+        table = db.sql(statement)
+    return Said(table.to_json(), str(table))
+
+
+def rehearsed(settings: Settings, rows: int) -> Database:
+    """Synthetic rows under the settings' promise, called as the real table is."""
+    import sulq
+    from sulq.sources.source import open_source
+
+    if settings.schema is None:
+        raise Refused("which schema? Give --schema FILE.toml, or run it beside a sulq.toml.")
+    name = settings.name
+    if name is None and settings.source is not None:
+        try:
+            name = open_source(settings.source).name
+        except SchemaError:  # the data is elsewhere
+            name = Path(settings.source).stem
+    said = {n: v for n, v in settings.arguments.items() if n in (*WHAT, "pricing")}
+    return sulq.rehearsal(settings.schema, rows, name=name, **said)

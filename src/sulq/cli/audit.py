@@ -4,17 +4,15 @@ from __future__ import annotations
 
 import warnings
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated, Any
 
 import typer
 
-from sulq import config
-from sulq.cli.common import Json, command, emit
-from sulq.config import Settings
+from sulq import settings_file as config
+from sulq.cli.common import Said
+from sulq.cli.shell import split
 from sulq.errors import Refused
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
+from sulq.settings_file import Settings
 
 File = Annotated[Path, typer.Argument(help="SQL: SELECTs of one count or sum, with ; between.")]
 Rule = Annotated[str | None, typer.Option("--rule", help="classes (default) or duan.")]
@@ -28,16 +26,19 @@ Prior = Annotated[
     ),
 ]
 
-
-def add(app: typer.Typer) -> None:
-    """Add the command to the app."""
-    command(app, panel="For the owner")(audit)
+IndependentColumns = Annotated[
+    bool | None,
+    typer.Option(
+        "--independent-columns",
+        help="Each prior holds whatever the row's other private values are.",
+    ),
+]
 
 
 def audit(
     settings: Settings, file: File, rule: Rule = None, known: Known = None, prior: Prior = None,
-    as_json: Json = False,
-) -> None:  # fmt: skip
+    independent_columns: IndependentColumns = None,
+) -> Said:  # fmt: skip
     """Review questions offline: which could be answered exactly together, which tell too much.
 
     Nothing is charged and no ledger is touched. With --rule duan the findings depend on the
@@ -48,10 +49,14 @@ def audit(
     import sulq
     from sulq.audit import review
 
-    statements = list(_statements(_text(file)))
+    statements, rest = split(_text(file) + "\n;")
+    if rest:
+        raise Refused("the file is not SQL: a quote or a comment is not closed.")
     if not statements:
         raise Refused(f"{file.name!r} has no statement. Write SELECTs with ; between them.")
-    said = Settings(rule=rule, known=known, priors=_priors(prior)).over(settings)
+    said = Settings(
+        rule=rule, known=known, priors=_priors(prior), independent_columns=independent_columns
+    ).over(settings)
     arguments = {"epsilon": 1.0, "queries": len(statements)} | said.arguments
     arguments |= {"mode": "audited", "independent_rows": True, "ledger": config.MEMORY}
     for name in ("noise", "guarantee", "pricing"):
@@ -61,7 +66,7 @@ def audit(
     warnings.filterwarnings("ignore", message="the ledger is in memory")
     with sulq.open(**arguments) as db:
         found = review(statements, db)
-    emit(found.to_json(), str(found), as_json)
+    return Said(found.to_json(), str(found))
 
 
 def _text(file: Path) -> str:
@@ -70,25 +75,6 @@ def _text(file: Path) -> str:
     except (OSError, UnicodeDecodeError) as error:
         why = getattr(error, "strerror", None) or "not UTF-8 text"
         raise Refused(f"{str(file)!r} cannot be read ({why}).") from None
-
-
-def _statements(text: str) -> Iterator[str]:
-    """The texts between semicolons; one in quotes or a comment is not one."""
-    from sqlglot.errors import SqlglotError
-
-    from sulq.dialect import tokens_of
-
-    try:
-        tokens = tokens_of(text)
-    except SqlglotError:
-        raise Refused("the file is not SQL: a quote or a comment is not closed.") from None
-    words: list[Any] = []
-    for token in [*tokens, None]:
-        if token is not None and token.token_type.name != "SEMICOLON":
-            words.append(token)
-        elif words:
-            yield text[words[0].start : words[-1].end + 1]
-            words = []
 
 
 def _priors(given: list[str] | None) -> dict[str, Any] | None:

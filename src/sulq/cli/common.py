@@ -1,4 +1,4 @@
-"""What every command shares: how a database is found, how results and errors leave.
+"""What every command shares: how results and errors leave, how a database is found.
 
 People read text on stdout; with --json, stdout is one JSON document, errors included. Notes
 and warnings go to stderr.
@@ -10,32 +10,51 @@ import functools
 import inspect
 import json
 import warnings
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from fractions import Fraction
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Any
 
 import typer
 
-from sulq import config
-from sulq.config import Settings
-from sulq.errors import AuditRefused, EngineFailed, LedgerDamaged, Refused, SulqError
+from sulq import settings_file as config
+from sulq.cli.options import GATHERED, Json, keyword
+from sulq.errors import MICRO, Refused, SulqError, in_queries
+from sulq.settings_file import Settings
+from sulq.values.schema import OTHER
 
 if TYPE_CHECKING:
     from rich.console import Console
+    from rich.table import Table
 
     from sulq import Database
     from sulq.ledger import Ledger
 
-Json = Annotated[bool, typer.Option("--json", help="Write one JSON document to stdout.")]
-Yes = Annotated[bool, typer.Option("--yes", help="Do not ask for confirmation.")]
-
 # ---- results and errors ---------------------------------------------------------------------
 
 
-def emit(body: Any, text: str, as_json: bool) -> None:
-    """Write a result: JSON for programs, text for people."""
-    typer.echo(json.dumps(body, indent=2, ensure_ascii=False) if as_json else text)
+class Said:
+    """What a command says: JSON for programs; texts and tables, one below the other, for people."""
+
+    def __init__(
+        self, body: Any, *parts: str | Table, notes: Sequence[str] = (), code: int = 0
+    ) -> None:
+        self.body = body
+        self.parts = parts
+        self.notes = notes  # beside it, on stderr
+        self.code = code  # of the exit
+
+    def show(self, as_json: bool) -> None:
+        """Write it, and leave with its exit code."""
+        if as_json:
+            typer.echo(json.dumps(self.body, indent=2, ensure_ascii=False))
+        for part in () if as_json else self.parts:
+            typer.echo(part) if isinstance(part, str) else console().print(part)
+        for text in self.notes:
+            note(text)
+        if self.code:
+            raise typer.Exit(self.code)
 
 
 def note(text: str) -> None:
@@ -48,6 +67,52 @@ def console(**options: Any) -> Console:
     from rich.console import Console
 
     return Console(highlight=False, soft_wrap=False, **options)
+
+
+def grid(head: Sequence[str], rows: Iterable[Sequence[Any]], labels: int | None = None) -> Table:
+    """A Rich table: so many columns of labels (all, unless said), then numbers."""
+    from rich import box
+    from rich.table import Table
+    from rich.text import Text
+
+    table = Table(box=box.SIMPLE, pad_edge=False)
+    for i, name in enumerate(head):
+        number = labels is not None and i >= labels
+        side: Any = "right" if number else "left"
+        table.add_column(Text(name), justify=side, overflow="fold", no_wrap=number)
+    for row in rows:
+        table.add_row(*(Text(OTHER if x is None else str(x)) for x in row))
+    return table
+
+
+def cells_table(cells: Sequence[Mapping[str, Any]], names: Sequence[str], most: int) -> Table:
+    """What public cells spent; those with the least left, which decide what may be asked, first."""
+    found = sorted(cells, key=lambda cell: cell["remaining"])
+    rows = [
+        [*(cell[n] for n in names), *(amount(cell[k]) for k in ("spent", "remaining"))]
+        for cell in found[:most]
+    ]
+    table = grid([*names, "spent", "left"], rows, labels=len(names))
+    if len(cells) > most:
+        table.caption = (
+            f"{len(cells) - most:,} more, with at least as much left: sulq budget --json"
+        )
+    return table
+
+
+def charges_table(charges: Iterable[tuple[int, str, str, int, int]]) -> Table:
+    """Charges: their numbers, times, questions, prices and what was left."""
+    rows = [
+        [number, time[:19], question, *map(amount, micro)]
+        for number, time, question, *micro in charges
+    ]
+    return grid(["entry", "time (UTC)", "question", "price", "left"], rows, labels=3)
+
+
+def amount(queries: int | Fraction) -> str:
+    """A number of queries, a Fraction or in micro-queries: 12.5."""
+    micro = queries if isinstance(queries, int) else int(queries * MICRO)
+    return in_queries(micro).split()[0]
 
 
 def write(path: Path, text: str) -> None:
@@ -67,13 +132,6 @@ def confirm(question: str, yes: bool, as_json: bool) -> None:
     typer.confirm(question, abort=True, err=True)
 
 
-def charged_by(error: SulqError) -> bool | None:
-    """Was a charge made? None: the ledger cannot tell."""
-    if isinstance(error, LedgerDamaged):
-        return None
-    return error.charged if isinstance(error, AuditRefused) else isinstance(error, EngineFailed)
-
-
 def exit_code(error: SulqError) -> int:
     """2 for a refusal, 1 for everything else."""
     return 2 if isinstance(error, Refused) else 1
@@ -89,121 +147,56 @@ def messages(as_json: bool) -> Iterator[None]:
             yield
         except SulqError as error:
             kind = type(error).__name__
-            if as_json:
-                body = {"type": kind, "message": str(error), "charged": charged_by(error)}
-                emit({"error": body}, "", True)
-            else:
+            if not as_json:
                 note(f"{kind}: {error}")
-            raise typer.Exit(exit_code(error)) from None
+            body = {"type": kind, "message": str(error), "charged": error.charged}
+            Said({"error": body}, code=exit_code(error)).show(as_json)
+
+
+# ---- commands -------------------------------------------------------------------------------
 
 
 def command(
-    app: typer.Typer, name: str | None = None, panel: str | None = None,
-    **gathered: Callable[..., Any],
-) -> Callable[..., Any]:  # fmt: skip
+    app: typer.Typer, name: str, function: Callable[..., Said | None], panel: str | None = None,
+    text: str | None = None, gathered: Mapping[str, Callable[..., Any]] | None = None,
+) -> None:  # fmt: skip
     """Add a function to the app, with `messages` around it.
 
-    A parameter named `settings` is filled from the options of `settings_from`, and others in the
-    same way from the functions given under their names.
+    What it gives is shown, as JSON with --json. A parameter named in `gathered`, or in
+    options.GATHERED, is filled from the options of the function there. `text` is its help, instead
+    of its docstring.
     """
+    signature = inspect.signature(function, eval_str=True)
+    own = signature.parameters
+    makers = {n: m for n, m in (GATHERED | dict(gathered or {})).items() if n in own}
+    shared = {n: inspect.signature(m, eval_str=True).parameters for n, m in makers.items()}
+    parameters = [
+        p.replace(kind=inspect.Parameter.KEYWORD_ONLY)
+        for some in ({k: p for k, p in own.items() if k not in makers}, *shared.values())
+        for p in some.values()
+    ]
+    if signature.return_annotation is not None and "as_json" not in own:
+        parameters.append(keyword("as_json", Json, False))
+    parameters.sort(key=lambda p: p.name == "as_json")  # the last of all
 
-    def add(function: Callable[..., None]) -> Callable[..., None]:
-        own = dict(inspect.signature(function, eval_str=True).parameters)
-        makers = {n: m for n, m in (gathered | {"settings": settings_from}).items() if n in own}
-        shared = {n: inspect.signature(m, eval_str=True).parameters for n, m in makers.items()}
+    @functools.wraps(function)
+    def run(**given: Any) -> None:
+        as_json = given.get("as_json", False)
+        if "as_json" not in own:
+            given.pop("as_json", None)
+        with messages(as_json):
+            for name, make in makers.items():
+                given[name] = make(**{k: given.pop(k) for k in shared[name]})
+            said = function(**given)
+            if said is not None:
+                said.show(as_json)
 
-        @functools.wraps(function)
-        def run(**given: Any) -> None:
-            with messages(given.get("as_json", False)):
-                for name, make in makers.items():
-                    given[name] = make(**{k: given.pop(k) for k in shared[name]})
-                function(**given)
-
-        parameters = [
-            p.replace(kind=inspect.Parameter.KEYWORD_ONLY)
-            for some in ({k: p for k, p in own.items() if k not in makers}, *shared.values())
-            for p in some.values()
-        ]
-        run.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]
-        run.__annotations__ = {p.name: p.annotation for p in parameters}
-        app.command(name, rich_help_panel=panel)(run)
-        return function
-
-    return add
+    run.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]
+    run.__annotations__ = {p.name: p.annotation for p in parameters}
+    app.command(name, help=text, rich_help_panel=panel)(run)
 
 
 # ---- finding the database -------------------------------------------------------------------
-
-WHERE = "Where the rows are (instead of sulq.toml)"
-WHAT = "The promise (fixed once the ledger has begun)"
-
-
-def _option(name: str, panel: str, text: str) -> Any:
-    return typer.Option(name, help=text, rich_help_panel=panel)
-
-
-ConfigFile = Annotated[
-    Path | None, _option("--config", WHERE, "A sulq.toml; otherwise ./sulq.toml, or beside --data.")
-]
-Data = Annotated[
-    str | None,
-    _option(
-        "--data",
-        WHERE,
-        "A Parquet, CSV or DuckDB file; postgresql://...; or a server's, http://HOST:PORT/NAME.",
-    ),
-]
-SchemaFile = Annotated[str | None, _option("--schema", WHERE, "The schema, a TOML file.")]
-LedgerFile = Annotated[
-    str | None,
-    _option("--ledger", WHERE, "Beside the data by default; postgresql://...; :memory: to try."),
-]
-TableName = Annotated[str | None, _option("--table", WHERE, "The table, where there are several.")]
-Epsilon = Annotated[
-    float | None, _option("--epsilon", WHAT, "How far confidence in a fact may grow.")
-]
-Delta = Annotated[float | None, _option("--delta", WHAT, "Except with this probability.")]
-Queries = Annotated[
-    int | None, _option("--queries", WHAT, "T, the queries of the table's whole life.")
-]
-NoiseKind = Annotated[
-    str | None, _option("--noise", WHAT, "gaussian, laplace, binomial or stitched.")
-]
-Guarantee = Annotated[str | None, _option("--guarantee", WHAT, "beliefs or dp.")]
-Pricing = Annotated[str | None, _option("--pricing", WHAT, "geometry, or paper for comparison.")]
-
-
-def settings_from(
-    config_file: ConfigFile = None,
-    data: Data = None,
-    schema: SchemaFile = None,
-    ledger: LedgerFile = None,
-    table: TableName = None,
-    epsilon: Epsilon = None,
-    delta: Delta = None,
-    queries: Queries = None,
-    noise: NoiseKind = None,
-    guarantee: Guarantee = None,
-    pricing: Pricing = None,
-) -> Settings:
-    """The command line over the sulq.toml that applies."""
-    said = Settings(
-        source=data, schema=schema, ledger=ledger, table=table, epsilon=epsilon, delta=delta,
-        queries=queries, noise=noise, guarantee=guarantee, pricing=pricing,
-    )  # fmt: skip
-    if config_file is not None:
-        return said.over(Settings.load(config_file))
-    beside = config.find(Path(data).parent if data is not None else ".")
-    if beside is None:
-        return said
-    found = Settings.load(beside)
-    if data is not None and not _same_file(found.source, data):
-        return said  # the sulq.toml there is about another table
-    return said.over(found)
-
-
-def _same_file(one: str | None, other: str) -> bool:
-    return one is not None and Path(one).resolve() == Path(other).resolve()
 
 
 def _need_source(settings: Settings) -> str:
@@ -223,63 +216,76 @@ def is_remote(source: str) -> bool:
 @contextmanager
 def opened(settings: Settings) -> Iterator[Database]:
     """The database, and a note when this is the moment its ledger begins."""
-    import sulq
+    from sulq.ledger.location import exists, shown
 
-    if is_remote(_need_source(settings)):
-        with sulq.connect(_need_source(settings)) as db:
-            yield db
-        return
-    from sulq.ledger.place import exists, shown
-
-    path = settings.ledger_path
+    path = _ledger_here(settings)
     new = path is not None and not exists(path)
-    with sulq.open(**settings.arguments) as db:
+    with _database(settings) as db:
         if path is not None and new:
-            note(f"The ledger {shown(path)!r} begins. {_terms(db.promise.to_json())}")
+            said = db.promise.to_json()
+            note(
+                f"The ledger {shown(path)!r} begins. Fixed from now on: "
+                f"epsilon={said['epsilon']:g}, delta={said['delta']:g}, "
+                f"queries={said['queries']:,}, noise={said['noise']}, "
+                f"guarantee={said['guarantee']}."
+            )
         yield db
-
-
-def _terms(promise: Mapping[str, Any]) -> str:
-    return (
-        f"Fixed from now on: epsilon={promise['epsilon']:g}, delta={promise['delta']:g}, "
-        f"queries={promise['queries']:,}, noise={promise['noise']}, "
-        f"guarantee={promise['guarantee']}."
-    )
 
 
 @contextmanager
 def looked_at(settings: Settings) -> Iterator[Database]:
     """The database for a look: a ledger that has not begun is not begun by looking."""
+    from sulq.ledger.location import exists
+
+    path = _ledger_here(settings)
+    instead: dict[str, str | None] = {}
+    if path is None or not exists(path):
+        instead = {"ledger": config.MEMORY, "group": None}
+        warnings.filterwarnings("ignore", message="the ledger is in memory")
+    with _database(settings, **instead) as db:
+        yield db
+
+
+def _ledger_here(settings: Settings) -> Path | str | None:
+    """Where the ledger is, unless it is with a server or in memory."""
+    return None if is_remote(_need_source(settings)) else own_ledger_path(settings)
+
+
+def own_ledger_path(settings: Settings) -> Path | str | None:
+    """Where the dataset's own ledger is: in a group that `ledger` names, beside the group's."""
+    if settings.group is None or settings.source is None or settings.ledger == config.MEMORY:
+        return settings.ledger_path
+    from sulq.open_database import places
+    from sulq.sources.source import open_source
+
+    found = open_source(settings.source, settings.table, settings.name, settings.engine)
+    own, _ = places(found, settings.ledger, settings.group)
+    return own if "://" in own else Path(own)
+
+
+def _database(settings: Settings, **instead: str | None) -> Database:
+    """The database of a server or of a source here."""
     import sulq
 
-    if is_remote(_need_source(settings)):
-        with sulq.connect(_need_source(settings)) as db:
-            yield db
-        return
-    from sulq.ledger.place import exists
-
-    path = settings.ledger_path
-    arguments = settings.arguments
-    if path is None or not exists(path):
-        arguments["ledger"] = config.MEMORY
-        warnings.filterwarnings("ignore", message="the ledger is in memory")
-    with sulq.open(**arguments) as db:
-        yield db
+    source = _need_source(settings)
+    if is_remote(source):
+        return sulq.connect(source)
+    return sulq.open(**settings.arguments | instead)
 
 
 @contextmanager
 def ledger_of(settings: Settings) -> Iterator[Ledger]:
     """The ledger alone, with the terms recorded in it: the rows need not even be there."""
     from sulq.ledger import Ledger
-    from sulq.ledger.place import exists, sealed, shown
-    from sulq.seal import Seal
+    from sulq.ledger.location import exists, sealed, shown
+    from sulq.ledger.seal import Seal
 
     if settings.ledger is None and is_remote(_need_source(settings)):
         raise Refused(
             "the ledger is with the server. Its owner sees it there; what you may still spend "
             "stands beside every answer."
         )
-    path = settings.ledger_path
+    path = own_ledger_path(settings)
     if path is None:
         raise Refused("a ledger in memory is gone when its program ends: there is nothing to show.")
     if not exists(path):

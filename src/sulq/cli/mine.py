@@ -7,9 +7,11 @@ from typing import Annotated, Any
 
 import typer
 
-from sulq.cli.common import Json, Yes, command, confirm, emit, looked_at, note, opened
-from sulq.config import Settings
+from sulq.cli.common import Said, confirm, looked_at, opened
+from sulq.cli.options import Json, PriceOnly, Spend, Yes
 from sulq.errors import Refused
+from sulq.expressions.quoting import quote
+from sulq.settings_file import Settings
 
 Attributes = Annotated[
     list[str], typer.Argument(help="Boolean columns, or 'name: predicate', each in quotes.")
@@ -19,28 +21,18 @@ Out = Annotated[Path | None, typer.Option("--out", help="The new file, such as p
 Blocks = Annotated[
     int | None, typer.Option("--blocks", help="Groups of people; chosen well if left out.")
 ]
-Budget = Annotated[
-    float | None, typer.Option("--budget", help="Queries to spend; by default at usual noise.")
-]
 Seed = Annotated[int, typer.Option("--seed", help="Which people are grouped together; public.")]
-PriceOnly = Annotated[bool, typer.Option("--price", help="Only say the price. Nothing is spent.")]
 File = Annotated[Path, typer.Argument(help="A file that `sulq publish` wrote.")]
 Functions = Annotated[
     list[str] | None, typer.Argument(help="Boolean functions, such as 'a and not b'.")
 ]
 
 
-def add(app: typer.Typer) -> None:
-    """Add both commands to the app."""
-    command(app, panel="For the owner")(publish)
-    command(app, panel="Asking")(mine)
-
-
 def publish(
     settings: Settings, attributes: Attributes, width: Width = 2, out: Out = None,
-    blocks: Blocks = None, budget: Budget = None, seed: Seed = 0, price: PriceOnly = False,
+    blocks: Blocks = None, budget: Spend = None, seed: Seed = 0, price: PriceOnly = False,
     yes: Yes = False, as_json: Json = False,
-) -> None:  # fmt: skip
+) -> Said:  # fmt: skip
     """Pay for noisy tables of every few attributes, and write them to a file anyone may have.
 
     Example: sulq publish smoker disease "old: age >= 65" --width 2 --out people-tables.parquet
@@ -56,28 +48,23 @@ def publish(
             said, left = str(plan), db.budget
         if price:
             (whole,) = plan.prices
-            emit(
-                {"price_micro": whole.micro, "blocks": plan.blocks},
-                f"price {said}. Nothing was spent; {left}.",
-                as_json,
-            )
-            return
+            body = {"price_micro": whole.micro, "blocks": plan.blocks}
+            return Said(body, f"price {said}. Nothing was spent; {left}.")
         confirm(f"price {said}; {left}. Pay?", yes, as_json)
     assert out is not None
     with opened(settings) as db:
         made = vertical.publish(db, named, width, out, blocks, budget=budget, seed=seed)
         left = db.budget
-    body = {
+    written = {
         "out": str(out),
         "tables": [list(t) for t in made.tables],
         "blocks": made.blocks,
         "price_micro": made.price.micro,
     }
-    emit(body, f"{made}\n{left}", as_json)
-    note(f"Written: {out}")
+    return Said(written, f"{made}\n{left}", notes=[f"Written: {out}"])
 
 
-def mine(file: File, functions: Functions = None, as_json: Json = False) -> None:
+def mine(file: File, functions: Functions = None) -> Said:
     """Ask a published file for probabilities, offline and free; or what is in it.
 
     Example: sulq mine people-tables.parquet "smoker and disease and not old"
@@ -91,14 +78,13 @@ def mine(file: File, functions: Functions = None, as_json: Json = False) -> None
             "blocks": found.blocks, "tables": [list(t) for t in found.tables],
             "price_micro": found.price.micro, "promise": found.promise.to_json(),
         }  # fmt: skip
-        emit(body, str(found), as_json)
-        return
+        return Said(body, str(found))
     answers = {text: found.probability(text) for text in functions}
     lines = []
     for text, answer in answers.items():
         used = ", ".join("(" + " ".join(t) + ")" for t in answer.tables)
         lines.append(f"P[{text}] = {answer}, from {len(answer.tables)} tables: {used}")
-    emit({text: answer.to_json() for text, answer in answers.items()}, "\n".join(lines), as_json)
+    return Said({text: answer.to_json() for text, answer in answers.items()}, *lines)
 
 
 def _named(attributes: list[str]) -> dict[str, str] | list[str]:
@@ -107,9 +93,8 @@ def _named(attributes: list[str]) -> dict[str, str] | list[str]:
         return attributes
     named: dict[str, str] = {}
     for text in attributes:
-        name, colon, predicate = text.partition(":")
-        quoted = '"' + name.strip().replace('"', '""') + '"'
-        if name.strip() in named:
-            raise Refused(f"{name.strip()!r} is named twice.")
-        named[name.strip()] = predicate.strip() if colon else quoted
+        name, colon, predicate = (part.strip() for part in text.partition(":"))
+        if name in named:
+            raise Refused(f"{name!r} is named twice.")
+        named[name] = predicate if colon else quote(name)
     return named

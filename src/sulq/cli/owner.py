@@ -1,135 +1,126 @@
-"""What the owner looks at and decides: budget, history, verify, report, refresh, override."""
+"""What the owner looks at and decides: budget, history, verify, report, refresh, resume."""
 
 from __future__ import annotations
 
+import json
 import warnings
+from contextlib import closing
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated, Any
 
 import typer
 
-from sulq import config
+from sulq import settings_file as config
 from sulq.cli.common import (
-    Json,
-    Yes,
-    command,
+    Said,
+    amount,
+    cells_table,
+    charges_table,
     confirm,
-    console,
-    emit,
     ledger_of,
     note,
     opened,
+    own_ledger_path,
     write,
 )
-from sulq.config import Settings
-from sulq.errors import Refused, in_queries
-
-if TYPE_CHECKING:
-    from rich.table import Table
+from sulq.cli.options import Json, Out, Reason, Yes
+from sulq.errors import Refused
+from sulq.settings_file import Settings
+from sulq.sources.postgres import is_address
 
 Answers = Annotated[bool, typer.Option("--answers", help="Include the noisy answers given.")]
-Out = Annotated[Path | None, typer.Option("--out", help="Write to this file, not to stdout.")]
 Last = Annotated[int | None, typer.Option("--last", min=1, help="Only the last so many.")]
-Reason = Annotated[str, typer.Option("--reason", help="Why; it is written into the ledger.")]
-PANEL = "For the owner"
-MOST_CELLS = 40  # lines of `sulq budget`
-
-
-def add(app: typer.Typer) -> None:
-    """Add the owner's commands to the app."""
-    for function in (budget, history, verify, report, refresh, override):
-        command(app, panel=PANEL)(function)
-
+MAX_CELLS = 40  # lines of `sulq budget`
 
 # ---- looking --------------------------------------------------------------------------------
 
 
-def budget(settings: Settings, as_json: Json = False) -> None:
+def budget(settings: Settings) -> Said:
     """What is spent and what is left, also for each public cell.
 
     Example: sulq budget
     """
-    from sulq.report import budget_of
+    from sulq.report import budget_of, stop_of
 
     with ledger_of(settings) as ledger:
-        found = budget_of(ledger)
-    if as_json:
-        emit(found, "", True)
-        return
-    total, spent, left = (_amount(found[f"{k}_micro"]) for k in ("total", "spent", "remaining"))
-    typer.echo(f"{spent} of {total} queries spent, {left} left for the rows that spent most.")
-    if found["cells"]:
-        console().print(_cells(found["cells"]))
+        found, stop = budget_of(ledger), stop_of(ledger)
+    _show_stop(stop)
+    total, spent, left = (amount(found[f"{k}_micro"]) for k in ("total", "spent", "remaining"))
+    text = f"{spent} of {total} queries spent, {left} left for the rows that spent most."
+    if "group" in found:
+        group = found["group"]
+        each = ", ".join(f"{m['name']} {amount(m['spent_micro'])}" for m in group["members"])
+        text += f"\nCounted over the group {group['name']!r}, which has one T: {each}."
+    cells = [
+        c["cell"] | {"spent": c["spent_micro"], "remaining": c["remaining_micro"]}
+        for c in found["cells"]
+    ]
+    tables = [cells_table(cells, list(found["cells"][0]["cell"]), MAX_CELLS)] if cells else []
+    return Said(found | {"frozen": stop}, text, *tables)
 
 
-def _cells(cells: list[dict[str, Any]]) -> Table:
-    names = list(cells[0]["cell"])
-    table = _plain_table(*names, numbers=("spent", "left"))
-    # Those with the least left come first: they decide what may still be asked.
-    for cell in sorted(cells, key=lambda c: c["remaining_micro"])[:MOST_CELLS]:
-        labels = ["other" if v is None else str(v) for v in cell["cell"].values()]
-        table.add_row(*labels, _amount(cell["spent_micro"]), _amount(cell["remaining_micro"]))
-    if len(cells) > MOST_CELLS:
-        table.caption = f"{len(cells) - MOST_CELLS:,} more, with at least as much left: --json"
-    return table
-
-
-def history(settings: Settings, last: Last = None, as_json: Json = False) -> None:
+def history(settings: Settings, last: Last = None) -> Said:
     """Every question ever charged, oldest first.
 
     Example: sulq history --last 20
     """
-    from sulq.report import charges_of
+    from sulq.report import charges_of, stop_of
 
     with ledger_of(settings) as ledger:
-        charges = charges_of(ledger)[-last if last else 0 :]
-    if as_json:
-        emit({"charges": charges}, "", True)
-    elif not charges:
-        typer.echo("Nothing has been asked yet.")
-    else:
-        table = _plain_table("entry", "time (UTC)", "question", numbers=("price", "left"))
-        for c in charges:
-            amounts = _amount(c["price"]), _amount(c["remaining"])
-            table.add_row(str(c["number"]), c["time"][:19], _safe(c["question"]), *amounts)
-        console().print(table)
+        charges, stop = charges_of(ledger, last), stop_of(ledger)
+    _show_stop(stop)
+    shown = charges_table(
+        (c["number"], c["time"], c["question"], c["price"], c["remaining"]) for c in charges
+    )
+    body = {"charges": charges, "frozen": stop}
+    return Said(body, shown if charges else "Nothing has been asked yet.")
 
 
-def verify(settings: Settings, as_json: Json = False) -> None:
+def verify(settings: Settings) -> Said:
     """Check the ledger's chain of hashes and the mark kept outside it.
 
     Example: sulq verify
     """
-    from sulq.report import chain_of
+    from sulq.report import chain_of, stop_of
 
     with ledger_of(settings) as ledger:
-        found = chain_of(ledger)
-    said = f"The chain is whole: {found['entries']:,} entries.\nHead: {found['head']}"
-    emit(found | {"verified": True}, said, as_json)
+        found, stop = chain_of(ledger), stop_of(ledger)
+    _show_stop(stop)
+    text = f"The chain is whole: {found['entries']:,} entries.\nHead: {found['head']}"
+    return Said(found | {"verified": True, "frozen": stop}, text)
 
 
-def report(
-    settings: Settings, answers: Answers = False, out: Out = None, as_json: Json = False
-) -> None:
+def _show_stop(stop: dict[str, Any] | None) -> None:
+    """Say what failed, if something did."""
+    if stop is None:
+        return
+    note(
+        f"Stopped since {stop['time']}: a scan failed although its engine ({stop['engine']}) was "
+        f"there, with {stop['error']}. Nothing new is answered until you go on: sulq resume."
+    )
+    for question in stop["questions"]:
+        note(f"  It was asked: {question}")
+
+
+def report(settings: Settings, answers: Answers = False, out: Out = None,
+           as_json: Json = False) -> Said | None:  # fmt: skip
     """The page an owner shows a reviewer: the promise, what was asked, what is spent.
 
     Made from the ledger alone; no row is read. Markdown, or --json.
 
     Example: sulq report --out report.md
     """
-    import json
-
     from sulq.report import markdown
     from sulq.report import report as full
 
     with ledger_of(settings) as ledger:
         found = full(ledger, answers=answers)
-    text = json.dumps(found, indent=2, ensure_ascii=False) if as_json else markdown(found)
     if out is None:
-        typer.echo(text.rstrip("\n"))
-        return
-    write(out, text.rstrip("\n") + "\n")
+        return Said(found, markdown(found).rstrip("\n"))
+    text = json.dumps(found, indent=2, ensure_ascii=False) + "\n" if as_json else markdown(found)
+    write(out, text)
     note(f"Written: {out}")
+    return None
 
 
 # ---- deciding -------------------------------------------------------------------------------
@@ -137,14 +128,15 @@ def report(
 
 def refresh(
     settings: Settings, reason: Reason, yes: Yes = False, as_json: Json = False
-) -> None:  # fmt: skip
+) -> Said:  # fmt: skip
     """Go on with changed rows or a changed schema. Logged; what was spent stays spent.
 
-    The public columns and their values must stay, since spending is kept by them.
+    Every public cell then carries the highest spending of any, since rows may have moved between
+    them. The public columns and their values must stay.
 
     Example: sulq refresh --reason "rows of March added"
     """
-    from sulq.opening import refresh as renew
+    from sulq.open_database import refresh as renew
 
     if settings.source is None:
         raise Refused("which table? Give --data FILE, --config PATH, or run it beside a sulq.toml.")
@@ -155,15 +147,37 @@ def refresh(
     )  # fmt: skip
     db = renew(
         settings.source, settings.schema, ledger=settings.ledger, engine=settings.engine,
-        table=settings.table, name=settings.name, reason=reason,
+        table=settings.table, name=settings.name, reason=reason, group=settings.group,
     )  # fmt: skip
     with db:
         left = db.budget
         body = {"rows": db.rows, "remaining_micro": int(left.remaining * 1_000_000)}
-        emit(body, f"Refreshed: {db.rows:,} rows; {left}.", as_json)
+        return Said(body, f"Refreshed: {db.rows:,} rows; {left}.")
 
 
-def override(settings: Settings, reason: Reason, yes: Yes = False, as_json: Json = False) -> None:
+def resume(settings: Settings, reason: Reason, yes: Yes = False, as_json: Json = False) -> Said:
+    """Go on after a scan failed and stopped the database. Logged.
+
+    Whether a scan fails may depend on rows: whoever asked has learned that this one did. Look at
+    the question first, and repeat it on a copy of the rows.
+
+    Example: sulq resume --reason "mended in the new version"
+    """
+    from sulq.report import stop_of
+
+    with ledger_of(settings) as ledger:
+        stop = stop_of(ledger)
+        _show_stop(stop)
+        if stop is not None:
+            confirm(
+                "If the same question fails again, it tells the same again. Go on?", yes, as_json
+            )
+        number = ledger.resume(reason)
+    text = f"Written into the ledger as entry {number}. It answers again."
+    return Said({"entry": number, "frozen": None}, text)
+
+
+def override(settings: Settings, reason: Reason, yes: Yes = False) -> Said:
     """Go on after the ledger was lost or an older copy restored. Says so in it, for good.
 
     Answers may then have been given beyond the promise. Restoring the newest copy is better.
@@ -171,9 +185,9 @@ def override(settings: Settings, reason: Reason, yes: Yes = False, as_json: Json
     Example: sulq override --reason "disk lost, backup of May restored" --yes
     """
     from sulq.ledger import Ledger
-    from sulq.ledger.place import exists, sealed
+    from sulq.ledger.location import exists, sealed, settle
 
-    path = settings.ledger_path
+    path = own_ledger_path(settings)
     if path is None:
         raise Refused(
             "which ledger? Give --ledger FILE, --config PATH, or run it beside a sulq.toml."
@@ -189,22 +203,24 @@ def override(settings: Settings, reason: Reason, yes: Yes = False, as_json: Json
     seal = sealed(path)
     rows = seal.current()
     known = seal.forget(reason)
+    if not is_address(path):
+        settle(seal)
     if not exists(path, seal):
         with opened(settings):
             pass
-    with _closing(Ledger.reopen(path, seal=seal)) as ledger:
+    with closing(Ledger.reopen(path, seal=seal)) as ledger:
         number = ledger.note("override", known)
     if rows is not None:
         seal.remember(rows)  # the ledger is still about the rows it was about
     text = f"Written into the ledger as entry {number}. Every report will show it."
-    emit({"entry": number, **known}, text, as_json)
+    return Said({"entry": number, **known}, text)
 
 
 def _rehearse(settings: Settings, path: Path | str) -> None:
     """Raise what would go wrong: a broken chain, or a new ledger that cannot begin."""
     import sulq
     from sulq.ledger import Ledger
-    from sulq.ledger.place import exists, shown
+    from sulq.ledger.location import exists, shown
 
     if exists(path):
         Ledger.reopen(path).close()
@@ -212,36 +228,4 @@ def _rehearse(settings: Settings, path: Path | str) -> None:
     if settings.source is None:
         raise Refused(f"the ledger {shown(path)!r} is gone. Give --data too, to begin a new one.")
     warnings.filterwarnings("ignore", message="the ledger is in memory")
-    sulq.open(**settings.arguments | {"ledger": config.MEMORY}).close()
-
-
-def _closing(thing: Any) -> Any:
-    from contextlib import closing
-
-    return closing(thing)
-
-
-# ---- tables ---------------------------------------------------------------------------------
-
-
-def _plain_table(*names: str, numbers: tuple[str, ...] = ()) -> Table:
-    from rich import box
-    from rich.table import Table
-
-    table = Table(box=box.SIMPLE, pad_edge=False)
-    for name in names:
-        table.add_column(name, overflow="fold")
-    for name in numbers:
-        table.add_column(name, justify="right", no_wrap=True)
-    return table
-
-
-def _amount(micro: int) -> str:
-    return in_queries(micro).split()[0]
-
-
-def _safe(text: str) -> str:
-    """Text that Rich shows as it is."""
-    from rich.markup import escape
-
-    return escape(text)
+    sulq.open(**settings.arguments | {"ledger": config.MEMORY, "group": None}).close()

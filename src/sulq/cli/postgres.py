@@ -10,9 +10,9 @@ from typing import Annotated
 
 import typer
 
-from sulq.cli.common import Json, command, emit
+from sulq.cli.common import Said
 from sulq.errors import Refused
-from sulq.postgres import DEFAULT_LEDGER
+from sulq.sources.postgres import DEFAULT_LEDGER
 
 Table = Annotated[
     str | None, typer.Option("--table", help="The table, as schema.name; without a dot, public.")
@@ -25,41 +25,26 @@ LedgerName = Annotated[
     str | None, typer.Option("--ledger", help="For a ledger instead: the schema that holds it.")
 ]
 
-PANEL = "Before the first question"
 
-
-def add(app: typer.Typer) -> None:
-    """Add the command to the app."""
-    postgres = typer.Typer(no_args_is_help=True, help="Rights for a PostgreSQL source or ledger.")
-    command(postgres, "grant")(grant)
-    app.add_typer(postgres, name="postgres", rich_help_panel=PANEL)
-
-
-def grant(
-    table: Table = None, role: Role = None, schema: SchemaFile = None, ledger: LedgerName = None,
-    as_json: Json = False,
-) -> None:  # fmt: skip
+def postgres_grant(
+    table: Table = None, role: Role = None, schema: SchemaFile = None, ledger: LedgerName = None
+) -> Said:
     """Print the SQL that an administrator runs, once, in the database itself.
 
     For a source: a role that may read one table. For a ledger: a role that owns one schema.
 
     Example: sulq postgres grant --table clinic.people --schema people.toml
     """
-    if (table is None) == (ledger is None):
-        raise Refused("say --table NAME for a source, or --ledger NAME for a ledger.")
-    if ledger is not None:
-        text = ledger_rights(role or "sulq_ledger", ledger or DEFAULT_LEDGER)
-    else:
-        assert table is not None
-        text = table_rights(role or "sulq_reader", table, columns_of(schema) if schema else [])
-    emit({"sql": text}, text, as_json)
-
-
-def columns_of(schema: str) -> list[str]:
-    """The columns that a schema file declares."""
     from sulq import Schema
 
-    return Schema.load(schema).names
+    if ledger is not None and table is None:
+        text = ledger_rights(role or "sulq_ledger", ledger or DEFAULT_LEDGER)
+    elif table is not None and ledger is None:
+        columns = Schema.load(schema).names if schema else []
+        text = table_rights(role or "sulq_reader", table, columns)
+    else:
+        raise Refused("say --table NAME for a source, or --ledger NAME for a ledger.")
+    return Said({"sql": text}, text)
 
 
 def table_rights(role: str, table: str, columns: list[str]) -> str:

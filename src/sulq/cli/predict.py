@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from sulq.cli.common import Json, command, emit, note
+from sulq.cli.common import Said, note
+from sulq.cli.options import Json
 from sulq.errors import Refused
 
 if TYPE_CHECKING:
@@ -26,12 +27,9 @@ ENDINGS = (".csv", ".parquet")
 PREDICTION = "prediction"
 
 
-def add(app: typer.Typer) -> None:
-    """Add the command to the app."""
-    command(app, panel="Learning")(predict)
-
-
-def predict(model: ModelFile, rows: RowsFile, out: Out = None, as_json: Json = False) -> None:
+def predict(
+    model: ModelFile, rows: RowsFile, out: Out = None, as_json: Json = False
+) -> Said | None:
     """Apply a model to rows that you hold, by the names of their columns. Nothing is spent.
 
     Rows come back with a column `prediction`, or with pc1, pc2, ... from components.
@@ -45,30 +43,38 @@ def predict(model: ModelFile, rows: RowsFile, out: Out = None, as_json: Json = F
     found, table = load(model), read_rows(rows)
     made = predictions(found, table, model, rows)
     if as_json:
-        emit({"kind": type(found).__name__, "rows": table.num_rows, "predictions": made}, "", True)
-        return
+        return Said({"kind": type(found).__name__, "rows": table.num_rows, "predictions": made})
     whole = with_predictions(table, made, rows)
     if out is None:
-        typer.echo(as_csv(whole), nl=False)
-        return
+        return Said(None, as_csv(whole).removesuffix("\n"))
     write_rows(whole, out)
     note(f"Written: {out}")
+    return None
 
 
 # ---- models ---------------------------------------------------------------------------------
 
 
 def predictions(model: Learner, table: pa.Table, path: Path, rows: Path) -> dict[str, list[Any]]:
-    """The new columns by name."""
+    """The new columns by name; a row that misses a number which the model takes has nothing."""
+    import numpy as np
+
     try:
         X = matrix(model, table, rows)
+        there = ~np.isnan(X).any(axis=1) if X.dtype == float else np.ones(len(X), dtype=bool)
         if hasattr(model, "predict"):
-            return {PREDICTION: model.predict(X).tolist()}
-        scores = model.transform(X).T.tolist()  # type: ignore[attr-defined]
-        return {f"pc{i + 1}": score for i, score in enumerate(scores)}
+            return {PREDICTION: spread(model.predict(X[there]).tolist(), there)}
+        scores = model.transform(X[there]).T.tolist()  # type: ignore[attr-defined]
+        return {f"pc{i + 1}": spread(score, there) for i, score in enumerate(scores)}
     except (AttributeError, IndexError, KeyError, TypeError, ValueError):
         kind = type(model).__name__
         raise Refused(f"{str(path)!r} is not a whole {kind}: learn it again.") from None
+
+
+def spread(made: list[Any], there: Any) -> list[Any]:
+    """What was predicted, and nothing for a row with a missing number."""
+    found = iter(made)
+    return [next(found) if known else None for known in there.tolist()]
 
 
 def matrix(model: Any, table: pa.Table, path: Path) -> Any:
@@ -103,7 +109,7 @@ def check_categories(values: list[Any], known: tuple[Any, ...], name: str) -> No
 
 
 def number(value: Any, name: str, row: int) -> float:
-    """A value as a number; a missing one is NaN, for which models take the middle."""
+    """A value as a number; a missing one is NaN."""
     if value is None:
         return float("nan")
     try:

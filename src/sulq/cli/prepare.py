@@ -8,22 +8,19 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from sulq.cli.common import Json, command, console, emit, note, settings_from, write
-from sulq.config import FILE, Settings
-from sulq.config import draft as draft_config
+from sulq.cli.common import Said, grid, note, write
+from sulq.cli.options import Out, TableName, settings_from, with_queries
+from sulq.cli.serve import begin
 from sulq.errors import Refused, SchemaError
+from sulq.settings_file import FILE, Settings
+from sulq.settings_file import draft as draft_config
 
 if TYPE_CHECKING:
     from rich.table import Table
 
-    from sulq import Promise, Schema
+    from sulq import DataCheck, Promise, Schema
 
 Rows = Annotated[int, typer.Option("--rows", help="n, the rows of the table.")]
-Queries = Annotated[int, typer.Option("--queries", help="T, the queries of its whole life.")]
-Epsilon = Annotated[float, typer.Option("--epsilon", help="How far a confidence may grow.")]
-Delta = Annotated[float, typer.Option("--delta", help="Except with this probability.")]
-Noise = Annotated[str, typer.Option("--noise", help="gaussian, laplace, binomial or stitched.")]
-Guarantee = Annotated[str, typer.Option("--guarantee", help="beliefs or dp.")]
 DataFile = Annotated[Path, typer.Argument(help="A Parquet, CSV or DuckDB file.")]
 DataOrAddress = Annotated[
     str, typer.Argument(help="A Parquet, CSV or DuckDB file, or a postgresql:// address.")
@@ -31,8 +28,6 @@ DataOrAddress = Annotated[
 SchemaFile = Annotated[Path, typer.Argument(help="A schema, as TOML.")]
 DataOrFolder = Annotated[Path, typer.Argument(help="A data file, or a new folder for a server.")]
 FirstOwner = Annotated[str, typer.Option("--owner", help="The first owner of a server.")]
-TableName = Annotated[str | None, typer.Option("--table", help="The table of a DuckDB file.")]
-Out = Annotated[Path | None, typer.Option("--out", help="Write to this file, not to stdout.")]
 Force = Annotated[bool, typer.Option("--force", help="Write over a file that is there.")]
 Folder = Annotated[Path, typer.Option("--dir", help="Where the demo's files go.")]
 SchemaPath = Annotated[Path | None, typer.Option("--schema", help="Default: DATA's name, .toml.")]
@@ -42,23 +37,10 @@ StoreLedger = Annotated[
     str | None, typer.Option("--ledger", help="The ledger of these rows; default: beside DATA.")
 ]
 Against = Annotated[
-    str | None, typer.Option("--data", help="Also compare with this file's names and types.")
+    str | None, typer.Option("--data", help="Also count which values of this file fit.")
 ]
 
-PANEL = "Before the first question"
 EPSILONS = (0.1, 0.3, 1.0, 3.0)
-
-
-def add(app: typer.Typer) -> None:
-    """Add these commands to the app."""
-    command(app, panel=PANEL)(demo)
-    command(app, panel=PANEL)(plan)
-    schema = typer.Typer(no_args_is_help=True, help="Draft and check a schema.")
-    command(schema, "draft")(draft)
-    command(schema, "check")(check)
-    app.add_typer(schema, name="schema", rich_help_panel=PANEL)
-    command(app, panel=PANEL)(init)
-    command(app, panel=PANEL)(encode)
 
 
 def demo(folder: Folder = Path(".demo")) -> None:
@@ -66,7 +48,7 @@ def demo(folder: Folder = Path(".demo")) -> None:
 
     Example: sulq demo
     """
-    from sulq.demo import run
+    from sulq.cli.demo import run
 
     run(folder)
 
@@ -74,38 +56,35 @@ def demo(folder: Folder = Path(".demo")) -> None:
 # ---- plan -----------------------------------------------------------------------------------
 
 
-def plan(
-    rows: Rows, queries: Queries = 1000, epsilon: Epsilon = 1.0, delta: Delta = 1e-6,
-    noise: Noise = "gaussian", guarantee: Guarantee = "beliefs", as_json: Json = False,
-) -> None:  # fmt: skip
+def plan(rows: Rows, promise: dict[str, Any]) -> Said:
     """What a promise costs, before any data is opened.
 
     One answer is a count, or a sum of numbers between 0 and 1.
 
     Example: sulq plan --rows 1000000 --queries 1000 --epsilon 1
     """
-    from sulq.promise import Promise, plan_table
+    from sulq.privacy.fitting import plan_table
+    from sulq.privacy.promise import Promise
 
-    promise = Promise(epsilon, delta, queries, noise, guarantee)
+    promise = with_queries(promise, rows)
+    made = Promise(**promise)
+    queries, epsilon = promise["queries"], promise["epsilon"]
     lives = sorted({max(1, queries // 10), queries, queries * 10})
-    table = plan_table(rows, lives, sorted({*EPSILONS, epsilon}), delta, noise, guarantee)
+    others = {name: promise[name] for name in ("delta", "noise", "guarantee")}
+    table = plan_table(rows, lives, sorted({*EPSILONS, epsilon}), **others)
     for line in table:
         line["below_sampling"] = line["ratio"] < 1
-    most = _most_queries(promise, rows)
-    if as_json:
-        words = promise.explain(rows)
-        body = {"rows": rows, "promise": promise.to_json() | {"words": words}, "table": table}
-        emit(body | {"most_queries_below_sampling": most}, "", True)
-        return
-    screen = console()
-    screen.print(promise.explain(rows), markup=False)
+    most, words = _most_queries(made, rows), made.explain(rows)
+    body = {"rows": rows, "promise": made.to_json() | {"words": words}, "table": table}
+    said = [words]
     if most is not None:
-        screen.print(
+        said.append(
             f"With epsilon={epsilon:g}, up to {most:,} queries keep the noise of each below the "
             f"sampling error of {rows:,} rows." if most else
             f"With epsilon={epsilon:g}, even a single query is noisier than the sampling error."
         )  # fmt: skip
-    screen.print(_plan_table(table, (queries, epsilon)))
+    shown = _plan_table(table, (queries, epsilon))
+    return Said(body | {"most_queries_below_sampling": most}, *said, shown)
 
 
 def _plan_table(lines: list[dict[str, Any]], asked: tuple[int, float]) -> Table:
@@ -149,31 +128,30 @@ def _most_queries(promise: Promise, rows: int) -> int | None:
 # ---- schema ---------------------------------------------------------------------------------
 
 
-def draft(
-    file: DataOrAddress, out: Out = None, table: TableName = None, force: Force = False,
-    as_json: Json = False,
-) -> None:  # fmt: skip
+def schema_draft(
+    file: DataOrAddress, out: Out = None, table: TableName = None, force: Force = False
+) -> Said:
     """A first draft of a schema, from the file's metadata only.
 
     Bounds and categories are left blank: read off the rows they would be unpaid answers.
 
     Example: sulq schema draft people.parquet --out people.toml
     """
-    from sulq.drafting import draft as text_of
+    from sulq.sources.draft import draft as text_of
 
     text = text_of(file, table)
     if out is None:
-        emit({"draft": text}, text.rstrip("\n"), as_json)
-        return
+        return Said({"draft": text}, text.rstrip("\n"))
     _write_new(out, text, force)
     said = f"Written: {out}. Fill in bounds and categories, then: sulq schema check {out}"
-    emit({"draft": text, "out": str(out)}, said, as_json)
+    return Said({"draft": text, "out": str(out)}, said)
 
 
-def check(
-    file: SchemaFile, data: Against = None, table: TableName = None, as_json: Json = False
-) -> None:
+def schema_check(file: SchemaFile, data: Against = None, table: TableName = None) -> Said:
     """Read a schema as sulq will, and say what it allows.
+
+    With --data also how many values of a file fit it: exact figures about private rows, for
+    the owner's eyes. The exit code is 1 if more than half of a column is lost.
 
     Example: sulq schema check people.toml --data people.parquet
     """
@@ -182,18 +160,43 @@ def check(
     schema = Schema.load(file)
     if data is not None:
         schema = _bound(schema, data, table)
-    if as_json:
-        cells = {"cells": schema.cell_count, "digest": schema.digest}
-        emit(schema.to_json() | cells, "", True)
-        return
-    console().print(_schema_table(schema))
-    for line in _remarks(schema):
-        typer.echo(line)
+    found = None if data is None else check_rows(schema, data, table)
+    said = said_of(schema)
+    if found is None:
+        return said
+    names = ", ".join(c.name for c in found.bad)
+    bad = [
+        f"More than half of what is there, or one of two values, is lost: {names}. Mend the file "
+        "or the schema."
+    ]
+    fits = said.body | {"data": found.to_json()}
+    return Said(fits, *said.parts, f"\n{found}", notes=bad if names else (), code=int(bool(names)))
+
+
+def check_rows(schema: Schema, data: str, table: str | None) -> DataCheck | None:
+    """How many values fit, for the owner's eyes; None where rows are on a server."""
+    from sulq import check_data
+    from sulq.progress import show
+    from sulq.sources.source import FILES, open_source
+
+    source = open_source(data, table)
+    if source.kind not in FILES:
+        return None
+    return check_data(data, schema, table, show("reading"))
+
+
+def warn_of_lost(schema: Path, data: str, table: str | None = None) -> None:
+    """Tell the owner of columns that cannot be read as declared, before anything is asked."""
+    from sulq import Schema
+
+    found = check_rows(Schema.load(schema), data, table)
+    for said in found.warnings() if found is not None else ():
+        note(f"Warning: {said}")
 
 
 def _bound(schema: Schema, data: str, table: str | None) -> Schema:
-    from sulq.drafting import stored_types
-    from sulq.sources import bind, open_source
+    from sulq.sources.draft import stored_types
+    from sulq.sources.source import bind, open_source
 
     stored = stored_types(open_source(data, table))
     known = {name: kind for name, kind in stored.items() if kind is not None}
@@ -208,21 +211,18 @@ def _bound(schema: Schema, data: str, table: str | None) -> Schema:
     return schema
 
 
-def _schema_table(schema: Schema) -> Table:
-    from rich import box
-    from rich.markup import escape
-    from rich.table import Table
-
-    table = Table(box=box.SIMPLE, pad_edge=False)
-    for name in ("column", "type", "range or values", "public", "may be missing"):
-        table.add_column(name, overflow="fold")
+def said_of(schema: Schema) -> Said:
+    """A schema as a table, and what it means for questions."""
+    rows = []
     for c in schema.columns:
         values = [str(v) for v in c.values or ()]
         listed = ", ".join(values[:8]) + (", ..." if len(values) > 8 else "")
         span = f"{c.low} to {c.high}" if c.bounded else listed
         public = "key" if c.key else "yes" if c.public else ""
-        table.add_row(escape(c.name), c.type, escape(span), public, "" if not c.nullable else "yes")
-    return table
+        rows.append((c.name, c.type, span, public, "yes" if c.nullable else ""))
+    table = grid(("column", "type", "range or values", "public", "may be missing"), rows)
+    body = schema.to_json() | {"cells": schema.cell_count, "digest": schema.digest}
+    return Said(body, table, *_remarks(schema))
 
 
 def _remarks(schema: Schema) -> list[str]:
@@ -252,44 +252,48 @@ def _remarks(schema: Schema) -> list[str]:
 
 
 def init(
-    data: DataOrFolder, schema: SchemaPath = None, epsilon: Epsilon = 1.0, delta: Delta = 1e-6,
-    queries: Queries = 1000, noise: Noise = "gaussian", guarantee: Guarantee = "beliefs",
-    owner: FirstOwner = "owner", force: Force = False, as_json: Json = False,
-) -> None:  # fmt: skip
+    data: DataOrFolder, promise: dict[str, Any], schema: SchemaPath = None,
+    owner: FirstOwner = "owner", force: Force = False,
+) -> Said:  # fmt: skip
     """Write a sulq.toml beside the data, or make a new folder for a server.
+
+    Without --queries the promise is for as many as keep the noise below the sampling error of
+    the rows that are there, or as --error wants them.
 
     A server's folder gets its first owner, whose key is shown once.
 
-    Example: sulq init people.parquet --epsilon 1 --queries 1000
+    Example: sulq init people.parquet --epsilon 1 --error 0.01
 
     Example: sulq init clinic --owner anna
     """
-    from sulq.sources import looks_like_data
+    from sulq.privacy.fitting import proposal
+    from sulq.privacy.promise import Promise
+    from sulq.sources.row_count import count_rows
+    from sulq.sources.source import looks_like_data, open_source
 
     if not looks_like_data(data):
-        from sulq.cli.serve import begin
-
-        begin(data, owner, as_json)
-        return
-    from sulq.promise import Promise
-    from sulq.sources import open_source
-
-    promise = Promise(epsilon, delta, queries, noise, guarantee)  # refuses what cannot be kept
+        return begin(data, owner)
     source = open_source(data)
+    said, rows = promise["queries"] is not None, count_rows(source)
+    promise = with_queries(promise, rows)
+    made = Promise(**promise)
+    promise["epsilon"] = made.epsilon  # refuses what cannot be kept
     declared = schema if schema is not None else data.with_name(f"{source.name}.toml")
-    said = Settings(
-        epsilon=promise.epsilon, delta=delta, queries=queries, noise=noise, guarantee=guarantee
-    )
-    folder = data.parent
-    text = draft_config(data.name, os.path.relpath(declared, folder), said)
-    _write_new(folder / FILE, text, force)
-    emit(
-        {"config": str(folder / FILE), "schema": str(declared)},
-        f"Written: {folder / FILE}",
-        as_json,
-    )
-    if not declared.exists():
-        note(f"Next: sulq schema draft {data} --out {declared}")
+    place = data.parent / FILE
+    text = draft_config(data.name, os.path.relpath(declared, data.parent), Settings(**promise))
+    _write_new(place, text, force)
+    next_step = [] if declared.exists() else [f"Next: sulq schema draft {data} --out {declared}"]
+    if declared.exists():
+        warn_of_lost(declared, str(data))
+    words = [
+        f"T = {made.queries:,} queries in the table's whole life: a count is then off by up to "
+        f"{made.half_width():,.0f} of {rows:,} rows (95%)."
+        + ("" if said else " Say --queries or --error for another.")
+    ]
+    too_rough = proposal(rows, made)
+    words += [f"Warning: {too_rough}"] if too_rough else []
+    body = {"config": str(place), "schema": str(declared), "rows": rows, "queries": made.queries}
+    return Said(body, f"Written: {place}", *words, notes=next_step)
 
 
 def _write_new(path: Path, text: str, force: bool) -> None:
@@ -303,8 +307,8 @@ def _write_new(path: Path, text: str, force: bool) -> None:
 
 def encode(
     data: DataFile, out: StoreFile, schema: StoreSchema = None, ledger: StoreLedger = None,
-    table: TableName = None, as_json: Json = False,
-) -> None:  # fmt: skip
+    table: TableName = None,
+) -> Said:  # fmt: skip
     """Write the rows to an encoded store, on which private sums are plain integer sums.
 
     The store holds what the rows hold, so it is as secret as they are. It goes on with their
@@ -319,6 +323,4 @@ def encode(
         data, said.schema, out, ledger=said.ledger, table=said.table, name=said.name
     )  # fmt: skip
     body = {"store": str(out), "bytes": made.stat().st_size}
-    emit(
-        body, f"Written: {out}. Open it like any other file; its ledger is that of {data}.", as_json
-    )
+    return Said(body, f"Written: {out}. Open it like any other file; its ledger is that of {data}.")

@@ -2,23 +2,34 @@
 
 from __future__ import annotations
 
-import os
 import sys
-from collections.abc import Callable, Iterator
-from contextlib import ExitStack, contextmanager, suppress
+from collections.abc import Callable
+from contextlib import ExitStack
 from functools import partial
-from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from sulq.cli.common import command, console, exit_code, looked_at, note, opened
-from sulq.cli.rehearse import rehearsed
-from sulq.config import Settings
-from sulq.errors import MICRO, Refused, SulqError, in_queries
+from sulq.cli.ask import rehearsed
+from sulq.cli.common import (
+    amount,
+    cells_table,
+    charges_table,
+    console,
+    exit_code,
+    grid,
+    looked_at,
+    note,
+    opened,
+    own_ledger_path,
+)
+from sulq.cli.line_editing import confirmed, line_editing
+from sulq.cli.prepare import said_of
+from sulq.errors import Refused, SulqError
+from sulq.settings_file import Settings
 
 if TYPE_CHECKING:
-    from sulq import Budget, Database, Table
+    from sulq import Database, Table
     from sulq.preview import Preview, Previews
 
 Yes = Annotated[bool, typer.Option("--yes", help="Pay without asking each time.")]
@@ -26,10 +37,8 @@ Rehearse = Annotated[
     bool, typer.Option("--rehearse", help="Begin with synthetic rows; nothing is spent.")
 ]
 
-MOST_ROWS = 200  # of a table on the screen
-MOST_CHARGES = 20  # of .history
-MOST_REHEARSED = 100_000  # synthetic rows; fewer if the table has fewer
-MOST_LINES = 1000  # of the history file
+MAX_ROWS = 200  # of a table on the screen
+MAX_CHARGES = 20  # of .history
 HELP = """\
 select ... ;        price, then y or n, then the answer. A statement may have several lines.
 .price select ...   the price and the expected error; nothing is spent
@@ -42,11 +51,6 @@ select ... ;        price, then y or n, then the answer. A statement may have se
 .quit               leave; so does Ctrl-D. Ctrl-C cancels a line."""
 
 
-def add(app: typer.Typer) -> None:
-    """Add the command to the app."""
-    command(app, panel="Asking")(shell)
-
-
 def shell(settings: Settings, yes: Yes = False, rehearse: Rehearse = False) -> None:
     """A prompt for SQL: the price of each statement before it is paid.
 
@@ -55,7 +59,8 @@ def shell(settings: Settings, yes: Yes = False, rehearse: Rehearse = False) -> N
 
     Example: sulq shell
     """
-    with Shell(settings, yes=yes, interactive=sys.stdin.isatty()) as prompt:
+    with ExitStack() as stack:
+        prompt = Shell(settings, stack, yes=yes, interactive=sys.stdin.isatty())
         if rehearse:
             prompt.rehearse("on")
         else:
@@ -67,22 +72,18 @@ def shell(settings: Settings, yes: Yes = False, rehearse: Rehearse = False) -> N
 class Shell:
     """One session at the prompt."""
 
-    def __init__(self, settings: Settings, *, yes: bool, interactive: bool) -> None:
+    def __init__(
+        self, settings: Settings, stack: ExitStack, *, yes: bool, interactive: bool
+    ) -> None:
         self.settings = settings
         self.yes = yes
         self.interactive = interactive
         self.code = 0  # what a script of statements ends with
         self._real: Database | None = None
         self._practice: Database | None = None
-        self._previews: Previews | None = None
+        self._previews: Previews  # of what answers now
         self._last: Table | None = None
-        self._stack = ExitStack()
-
-    def __enter__(self) -> Shell:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self._stack.close()
+        self._stack = stack  # closes what was opened
 
     # --- which rows ---------------------------------------------------------------------
 
@@ -95,7 +96,7 @@ class Shell:
 
     def look(self) -> None:
         """Open the real rows without beginning a ledger that has not begun."""
-        in_memory = self.settings.source is not None and self.settings.ledger_path is None
+        in_memory = self.settings.source is not None and own_ledger_path(self.settings) is None
         self._use(opened(self.settings) if in_memory else looked_at(self.settings))
 
     def _use(self, opening: Any) -> None:
@@ -111,15 +112,15 @@ class Shell:
     @property
     def begun(self) -> bool:
         """Is there a ledger already, on disk or for this session?"""
-        from sulq.ledger.place import exists
+        from sulq.ledger.location import exists
 
-        path = self.settings.ledger_path
+        path = own_ledger_path(self.settings)
         return path is None or exists(path)
 
     def rehearse(self, wanted: str) -> None:
         """Go over to synthetic rows, or come back."""
         if _on(wanted, ".rehearse"):
-            rows = min(self._real.rows, MOST_REHEARSED) if self._real else 1000
+            rows = self._real.rows if self._real else 1000
             self._practice = self._stack.enter_context(rehearsed(self.settings, rows))
             self._fresh()
         else:
@@ -200,7 +201,7 @@ class Shell:
         typer.echo("Statements end with a semicolon; .help lists the rest.")
 
     def _prompt(self) -> str:
-        state = "rehearsal" if self._practice else f"{_left(self.db.budget)} left"
+        state = "rehearsal" if self._practice else f"{amount(self.db.budget.remaining)} left"
         return f"{self.db.name}, {state}> "
 
     def _words(self) -> list[str]:
@@ -211,7 +212,7 @@ class Shell:
 
     def ask(self, statement: str) -> None:
         """Show the price, ask whether to pay it, then show the answer."""
-        seen = self._look(statement)
+        seen = self._previews.look(statement)
         if self._practice is None and not seen.free and not self._may_pay(seen):
             typer.echo("Nothing was spent.")
             return
@@ -220,13 +221,9 @@ class Shell:
         self._last = self.db.sql(statement)
         self._show(self._last, seen)
 
-    def _look(self, statement: str) -> Preview:
-        assert self._previews is not None
-        return self._previews.look(statement)
-
     def _may_pay(self, seen: Preview) -> bool:
         """Has someone agreed to this price?"""
-        typer.echo(f"{_sentence(str(seen))}; {_left(self.db.budget)} left.")
+        typer.echo(f"{_sentence(str(seen))}; {amount(self.db.budget.remaining)} left.")
         if self.yes:
             return True
         if not self.interactive:
@@ -241,29 +238,30 @@ class Shell:
     def _show(self, table: Table, seen: Preview) -> None:
         if self.interactive:
             console().print(answer_table(table))
-            hidden = len(table) - MOST_ROWS
+            hidden = len(table) - MAX_ROWS
             if hidden > 0:
                 typer.echo(f"{hidden:,} more rows; `sulq sql --json` writes them all.")
             typer.echo(_sentence(self._receipt(table, seen)))
         else:
             typer.echo(str(table))
-            if seen.free and self._practice is None:
+            if seen.free and not seen.public and self._practice is None:
                 typer.echo("Asked before: free, nothing was charged.")
 
     def _receipt(self, table: Table, seen: Preview) -> str:
         """The budget line under an answer."""
         if self._practice is not None:
             return f"{table.note}; the price would be {seen.price}."
-        paid = "asked before: free" if seen.free else f"price {seen.price}"
+        asked = "public: free" if seen.public else "asked before: free"
+        paid = asked if seen.free else f"price {seen.price}"
         said = f" ({table.note})" if table.note else ""
-        return f"{paid}, {_left(self.db.budget)} left{said}."
+        return f"{paid}, {amount(self.db.budget.remaining)} left{said}."
 
     # --- dot commands -------------------------------------------------------------------
 
     def _obey(self, word: str, rest: str) -> None:
         commands: dict[str, Callable[[], None]] = {
             ".help": lambda: typer.echo(HELP),
-            ".schema": self._schema,
+            ".schema": lambda: said_of(self.db.schema).show(False),
             ".budget": self._budget,
             ".history": self._history,
             ".price": lambda: self._price(rest),
@@ -275,44 +273,27 @@ class Shell:
             raise Refused(f"{word}: no such command. .help lists them.")
         commands[word]()
 
-    def _schema(self) -> None:
-        from sulq.cli.prepare import _remarks, _schema_table
-
-        console().print(_schema_table(self.db.schema))
-        for line in _remarks(self.db.schema):
-            typer.echo(line)
-
     def _budget(self) -> None:
         typer.echo(f"{self.db.budget}.")
-        if not self.db.schema.cell_columns:
-            return
         names = [c.name for c in self.db.schema.cell_columns]
-        cells = sorted(self.db.budget_by_cell(), key=lambda cell: cell["remaining"])
-        rows = [
-            [*(_label(cell[n]) for n in names), *(_amount(cell[k]) for k in ("spent", "remaining"))]
-            for cell in cells[:MOST_CHARGES]
-        ]
-        console().print(plain_table([*names, "spent", "left"], rows, labels=len(names)))
-        if len(cells) > MOST_CHARGES:
-            typer.echo(f"{len(cells) - MOST_CHARGES:,} more, with at least as much left.")
+        if names:
+            console().print(cells_table(self.db.budget_by_cell(), names, MAX_CHARGES))
 
     def _history(self) -> None:
-        from sulq.wording import readable
+        from sulq.questions.describe import readable
 
-        charges = self.db.history()[-MOST_CHARGES:]
+        charges = self.db.history()[-MAX_CHARGES:]
         if not charges:
             typer.echo("Nothing has been asked yet.")
             return
-        rows = [
-            [str(c.number), c.time[:19], readable(c.query), *map(_micro, (c.price, c.remaining))]
-            for c in charges
-        ]
         console().print(
-            plain_table(["entry", "time (UTC)", "question", "price", "left"], rows, labels=3)
+            charges_table(
+                (c.number, c.time, readable(c.query), c.price, c.remaining) for c in charges
+            )
         )
 
     def _price(self, statement: str) -> None:
-        typer.echo(f"{_sentence(str(self._look(statement)))}. Nothing was spent.")
+        typer.echo(f"{_sentence(str(self._previews.look(statement)))}. Nothing was spent.")
 
     def _rehearse(self, wanted: str) -> None:
         self.rehearse(wanted)
@@ -348,94 +329,21 @@ def split(text: str) -> tuple[list[str], str]:
     from sqlglot.errors import SqlglotError
     from sqlglot.tokens import TokenType  # type: ignore[attr-defined]
 
-    from sulq.dialect import tokens_of
+    from sulq.expressions.dialect import tokens_of
 
     try:
         tokens = tokens_of(text)
     except SqlglotError:  # a quote is left open
         return [], text
-    statements, at, empty = [], 0, True
+    statements, words, at = [], [], 0
     for token in tokens:
         if token.token_type != TokenType.SEMICOLON:
-            empty = False
+            words.append(token)
             continue
-        if not empty:
-            statements.append(text[at : token.start].strip())
-        at, empty = token.end + 1, True
-    return statements, "" if empty else text[at:]
-
-
-def confirmed(question: str) -> bool:
-    """Ask, y or n; an interrupted question is a no."""
-    with _unrecorded():
-        try:
-            return input(question).strip().lower() in ("y", "yes")
-        except (KeyboardInterrupt, EOFError):
-            typer.echo()
-            return False
-
-
-@contextmanager
-def _unrecorded() -> Iterator[None]:
-    """Keep y and n out of the history."""
-    try:
-        import readline
-    except ImportError:
-        yield
-        return
-    readline.set_auto_history(False)
-    try:
-        yield
-    finally:
-        readline.set_auto_history(True)
-
-
-@contextmanager
-def line_editing(words: list[str]) -> Iterator[None]:
-    """Arrow keys, completion, and a history file that only its owner can read."""
-    try:
-        import readline
-    except ImportError:  # not on every system
-        yield
-        return
-    path = history_file()
-    if path is not None:
-        with suppress(OSError):
-            readline.read_history_file(path)
-    readline.set_completer_delims(" \t\n,()=<>+-*/")
-    readline.set_completer(completer(words))
-    readline.parse_and_bind("tab: complete")
-    try:
-        yield
-    finally:
-        if path is not None:
-            with suppress(OSError):
-                readline.set_history_length(MOST_LINES)
-                readline.write_history_file(path)
-                path.chmod(0o600)
-
-
-def completer(words: list[str]) -> Callable[[str, int], str | None]:
-    """What Tab offers for the beginning of a word."""
-
-    def complete(start: str, number: int) -> str | None:
-        found = [w for w in words if w.lower().startswith(start.lower())]
-        return found[number] if number < len(found) else None
-
-    return complete
-
-
-def history_file() -> Path | None:
-    """The file of past lines, readable by its owner only; None where it cannot be."""
-    try:
-        state = os.environ.get("XDG_STATE_HOME") or Path.home() / ".local" / "state"
-        path = Path(state) / "sulq" / "history"
-        path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-        os.close(os.open(path, os.O_CREAT | os.O_RDWR, 0o600))
-        path.chmod(0o600)
-    except (OSError, RuntimeError):  # no home, or not ours to write
-        return None
-    return path
+        if words:
+            statements.append(text[words[0].start : words[-1].end + 1])
+        words, at = [], token.end + 1
+    return statements, text[at:] if words else ""
 
 
 def _on(wanted: str, word: str) -> bool:
@@ -449,46 +357,12 @@ def _on(wanted: str, word: str) -> bool:
 
 def answer_table(table: Table) -> Any:
     """An answer for the screen: labels, then each number with its error."""
-    from sulq.answer import with_error
-
     head = [*table.by, *(f"{name} (95%)" for name in table.numbers)]
     rows = []
-    for row, _ in zip(table, range(MOST_ROWS), strict=False):
-        reach = {n: (row[f"{n}_high"] - row[f"{n}_low"]) / 2 for n in table.numbers}
-        numbers = [with_error(row[n], reach[n]) for n in table.numbers]
-        rows.append([*(_label(row[b]) for b in table.by), *numbers])
-    return plain_table(head, rows, labels=len(table.by))
-
-
-def plain_table(head: list[str], rows: list[list[str]], labels: int) -> Any:
-    """A Rich table: so many columns of labels, then numbers."""
-    from rich import box
-    from rich.table import Table
-    from rich.text import Text
-
-    table = Table(box=box.SIMPLE, pad_edge=False)
-    for i, name in enumerate(head):
-        side: Any = "left" if i < labels else "right"
-        table.add_column(Text(name), justify=side, overflow="fold")
-    for row in rows:
-        table.add_row(*map(Text, row))
-    return table
-
-
-def _label(value: Any) -> str:
-    return "other" if value is None else str(value)
-
-
-def _micro(micro: int) -> str:
-    return in_queries(micro).split()[0]
-
-
-def _amount(queries: Any) -> str:
-    return _micro(int(queries * MICRO))
-
-
-def _left(budget: Budget) -> str:
-    return _amount(budget.remaining)
+    for i, row in zip(range(MAX_ROWS), table, strict=False):
+        numbers = [table.said(i, n) for n in table.numbers]
+        rows.append([*(row[b] for b in table.by), *numbers])
+    return grid(head, rows, labels=len(table.by))
 
 
 def _sentence(text: str) -> str:

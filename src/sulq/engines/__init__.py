@@ -1,1 +1,23 @@
-"""Where the private rows live. An engine gives exact integers and nothing else."""
+"""Exact sums. A checked query in, Python integers out, equal on every engine.
+
+alarms.py             one thread that stops scans at their moment
+array_engine.py       an array in memory, read where it lies
+base.py               Engine: what every engine is
+bounded.py            scans that must end by a moment known beforehand (PODS 05, 3.1.5)
+cubes.py              the distinct combinations of few-valued columns, and their counts
+duckdb.py             the embedded default: files of many kinds, or an Arrow table
+duckdb_connection.py  connections that reach one source and nothing else
+duckdb_files.py       which function of DuckDB's reads a file, or the files of a folder
+failures.py           ways a scan fails, told without a word of what the engine said
+function_sql.py       how each function is written in SQL
+margins.py            several ways to group, answered from one that is finer
+open_engine.py        which engine reads a source
+read_once.py          SQL for many questions, below which each column is read once
+reference.py          the numpy engine: the definition of what is right
+select.py             a batch of checked queries -> one SELECT, and its rows -> cells
+sql_engine.py         what engines that speak SQL have in common
+store.py              the encoded store: rows already clamped and on their grids
+writer.py             expressions and values -> SQL text
+postgres/             rows that stay in PostgreSQL
+spark/                rows that stay in a cluster
+"""

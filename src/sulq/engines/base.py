@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Protocol
 
-from sulq.check import CheckedQuery
 from sulq.errors import QueryNotAllowed
-from sulq.schema import Schema
+from sulq.questions.check import CheckedQuery
+from sulq.values.schema import Schema
 
 Matrix = list[list[int]]
 Progress = Callable[[float], None]  # the share done, 0 to 1
@@ -18,9 +18,29 @@ class Engine(Protocol):
 
     schema: Schema
     rows: int  # n, which is public
+    title: str  # what people call it
 
     def sums(self, queries: Sequence[CheckedQuery]) -> list[Matrix]:
         """The exact cells x values of every query, in one scan."""
+        ...
+
+    def beside(self) -> Engine:
+        """The same rows on a way of their own, where nothing waits for a scan of this one."""
+        ...
+
+    def hold(self, wanted: bool | None = None) -> bool:
+        """Keep the rows in memory, where that is quicker to read: are they?
+
+        None: if they are few, by what is public of them.
+        """
+        ...
+
+    def probe(self) -> None:
+        """Raise unless the engine is there: a fixed scan of public things succeeds."""
+        ...
+
+    def interrupt(self) -> None:
+        """Stop the scan that is under way, from another thread."""
         ...
 
     def close(self) -> None:

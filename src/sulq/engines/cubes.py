@@ -6,44 +6,51 @@ the cube as if each combination were a row that counts several times.
 
 from __future__ import annotations
 
-import datetime
+import math
 from collections.abc import Callable, Sequence
 from contextlib import suppress
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import Any
 
-import numpy as np
-
-from sulq.check import CheckedQuery
 from sulq.engines.base import Matrix
-from sulq.engines.sql import TooLong, Writer
-from sulq.engines.statement import Row, few_values
-from sulq.kernel import Batch, add_batch, needed_columns
-from sulq.kernel import Matrix as Gathered
-from sulq.schema import Column
-from sulq.tree import KERNEL_ONLY, days
-from sulq.values import Dense
-from sulq.vectors import Vector
+from sulq.engines.select import private
+from sulq.engines.writer import TooLong, Writer
+from sulq.expressions.columns import Array, in_numpy
+from sulq.expressions.functions import KERNEL_ONLY
+from sulq.kernel.batch import Batch
+from sulq.kernel.sums import gather, needed_columns
+from sulq.questions.check import CheckedQuery
+from sulq.questions.contributions import Dense
+from sulq.values.schema import Column
 
-MOST_CELLS = 2**16  # a group-by this small is cheaper than many sums
+MAX_CELLS = 2**16  # a group-by this small is cheaper than many sums
 KEPT_CELLS = 2**20  # of all cubes kept together
 
-Key = tuple[tuple[str, ...], str]  # the columns, and the predicate of the rows counted
+
+@dataclass(frozen=True, slots=True)
+class Counted:
+    """Which rows a cube counts, in SQL; '' is every row.
+
+    A private predicate is part of the count, not a filter: rows that a filter skips take less time.
+    """
+
+    public: str = ""
+    private: str = ""
+
+
+EVERY = Counted()
+Key = tuple[tuple[str, ...], Counted]
 
 
 class Cubes:
     """Group-bys kept while the rows stay as they are."""
 
-    def __init__(self, writer: Writer, source: str, ask: Callable[[str], list[Row]]) -> None:
+    def __init__(self, writer: Writer, source: str, table: Callable[[str], Any]) -> None:
         self._writer = writer
         self._schema = writer.schema
         self._source = source
-        self._ask = ask
-        self._kept: dict[Key, tuple[Batch, Any]] = {}
-
-    def forget(self) -> None:
-        """Forget what was kept: the rows may have changed."""
-        self._kept.clear()
+        self._table = table  # the rows of a SELECT, in Arrow
+        self._kept: dict[Key, tuple[Batch, Array]] = {}
 
     def sums(self, queries: Sequence[CheckedQuery]) -> list[Matrix] | None:
         """The sums of queries that a cube can answer; None if another way is better."""
@@ -54,22 +61,39 @@ class Cubes:
                 return found
         return None if names is None else self._from(queries, names)
 
+    def apart(self, queries: Sequence[CheckedQuery]) -> dict[int, Matrix]:
+        """Of a batch without one cube for all, those that have a cube of their own rows.
+
+        Each then takes as long as it would alone. What groups the same rows, as the parts of a
+        statement do, stays together: if they have no cube in common, one scan gives them all.
+        """
+        alike: dict[Any, list[int]] = {}
+        for i, query in enumerate(queries):
+            if query.axes:
+                alike.setdefault((query.rows, query.where), []).append(i)
+        found: dict[int, Matrix] = {}
+        for places in alike.values():
+            own = self._of_their_rows([queries[i] for i in places])
+            if own is not None:
+                found |= zip(places, own, strict=True)
+        return found
+
     def _columns(self, queries: Sequence[CheckedQuery]) -> list[str] | None:
         if any(isinstance(q.values, Dense) or q.sample for q in queries):
             return None
         if any(a.kind in ("blocks", "nearest", "side") for q in queries for a in q.axes):
             return None
-        names = sorted(set().union(*(needed_columns(q, self._schema) for q in queries)))
+        names = needed_columns(queries, self._schema)
         size = 1.0
         for name in names:
-            size *= few_values(self._schema, name)
-            if size > MOST_CELLS:
+            size *= _few_values(self._schema[name])
+            if size > MAX_CELLS:
                 return None
         numbers = sum(q.shape[1] if not q.axes else 3 for q in queries)
         worth = numbers >= 3 or self._larger(names) is not None
         return names if names and worth else None
 
-    def _larger(self, names: list[str], member: str = "") -> tuple[str, ...] | None:
+    def _larger(self, names: list[str], member: Counted = EVERY) -> tuple[str, ...] | None:
         """A cube already kept that has these columns of the same rows."""
         kept = (names_ for names_, rows in self._kept if rows == member)
         return next((k for k in kept if set(names) <= set(k)), None)
@@ -85,70 +109,59 @@ class Cubes:
         if names is None or any(p.op in KERNEL_ONLY for n in nodes for p in n.walk()):
             return None
         with suppress(TooLong):
-            return self._from(bare, names, self._writer.member(queries[0]))
+            first = queries[0]
+            member = Counted(self._writer.public(first), private(self._writer, first))
+            return self._from(bare, names, member)
         return None
 
     def _from(
-        self, queries: Sequence[CheckedQuery], names: list[str], member: str = ""
+        self, queries: Sequence[CheckedQuery], names: list[str], member: Counted = EVERY
     ) -> list[Matrix]:
         chosen = self._larger(names, member) or tuple(names)
         if (chosen, member) not in self._kept:
-            self._keep((chosen, member), self.counted(chosen, member))
+            self._keep((chosen, member), self._counted(chosen, member))
         kept, counts = self._kept[chosen, member]
-        batch = kept.again()
-        out = []
-        for query in queries:
-            gathered = Gathered(query.shape)
-            add_batch(query, batch, gathered, counts)
-            out.append(gathered.rows())
-        return out
+        return [m.rows() for m in gather(queries, [kept.again()], counts)]
 
-    def counted(self, names: tuple[str, ...], member: str) -> tuple[Batch, Any]:
+    def _counted(self, names: tuple[str, ...], member: Counted) -> tuple[Batch, Array]:
         """The combinations as rows of a batch, and how many rows each stands for."""
         table = self.combinations(names, member)
-        *values, counts = zip(*table, strict=True) if table else [()] * (len(names) + 1)
-        columns = {
-            n: as_vector(column, self._schema[n]) for n, column in zip(names, values, strict=True)
-        }
-        return Batch(columns, len(table), self._schema), np.array([int(c) for c in counts], int)
+        columns = {n: table.column(i) for i, n in enumerate(names)}
+        counts = in_numpy(table.column(len(names)).combine_chunks())
+        return Batch(columns, table.num_rows, self._schema), counts
 
-    def combinations(self, names: Sequence[str], member: str = "") -> list[Row]:
+    def combinations(self, names: Sequence[str], member: Counted = EVERY) -> Any:
         """How many rows have each combination of these columns, as declared; the number last."""
-        return self._ask(self.statement(names, member, spare("n", names)))
-
-    def statement(self, names: Sequence[str], member: str, count: str) -> str:
-        """The statement for that; `count` is what the number is called."""
-        write, number = self._writer, self._writer.quoted(count)
+        write, number = self._writer, self._writer.quoted(spare("n", names))
         stored = [f"{write.key_words(n)} AS {write.quoted(n)}" for n in names]
         read = [f"{write.key(self._schema[n])} AS {write.quoted(n)}" for n in names]
         places = ", ".join(str(i + 1) for i in range(len(names)))
-        where = f" WHERE {member}" if member else ""
+        where = f" WHERE {member.public}" if member.public else ""
+        counted = write.count_of(member.private)
         # Grouping what is stored, then reading it, reads each distinct value once.
         below = (
-            f"SELECT {', '.join(stored)}, count(*) AS {number} FROM {self._source}{where} "
+            f"SELECT {', '.join(stored)}, {counted} AS {number} FROM {self._source}{where} "
             f"GROUP BY {places}"
         )
         total = f"CAST(sum({number}) AS BIGINT) AS {number}"
-        return f"SELECT {', '.join([*read, total])} FROM ({below}) AS stored GROUP BY {places}"
+        return self._table(
+            f"SELECT {', '.join([*read, total])} FROM ({below}) AS stored GROUP BY {places}"
+        )
 
-    def _keep(self, key: Key, cube: tuple[Batch, Any]) -> None:
+    def _keep(self, key: Key, cube: tuple[Batch, Array]) -> None:
         """Keep a cube for later questions; the oldest makes room."""
         self._kept[key] = cube
         while sum(b.rows for b, _ in self._kept.values()) > KEPT_CELLS and len(self._kept) > 1:
             del self._kept[next(iter(self._kept))]
 
 
-def as_vector(values: Sequence[Any], column: Column) -> Vector:
-    """Values as a database gives them, None where there is none, as the kernel holds them."""
-    valid = np.array([v is not None for v in values], dtype=bool)
-    if column.type == "text" or isinstance((column.values or (0,))[0], str):
-        words = np.empty(len(values), dtype=object)
-        words[:] = [v or "" for v in values]
-        return Vector(words, valid)
-    if column.type == "boolean":
-        return Vector(np.array([bool(v) for v in values], dtype=bool), valid)
-    numbers = [days(v) if isinstance(v, datetime.date) else v or 0 for v in values]
-    return Vector(np.array(numbers, dtype=float if column.type == "number" else np.int64), valid)
+def _few_values(column: Column) -> float:
+    """How many values a column can have as declared, missing included."""
+    if column.listed is not None:
+        return len(column.listed) + 1
+    if column.type == "integer" and column.bounded:
+        return int(column.high - column.low) + 2
+    return math.inf
 
 
 def spare(name: str, names: Sequence[str]) -> str:

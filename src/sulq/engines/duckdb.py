@@ -1,4 +1,4 @@
-"""The embedded default: DuckDB over Parquet, CSV, a DuckDB file or an Arrow table.
+"""The embedded default: DuckDB over files of many kinds, or an Arrow table.
 
 The connection is locked before the first question: no other file, no network, no extension,
 no Python variable, no setting can be reached from it. SQL is written from checked queries
@@ -8,12 +8,13 @@ the others become one statement, and what SQL cannot say exactly streams through
 
 from __future__ import annotations
 
+import copy
+import math
 import os
-import shutil
 import tempfile
 import threading
 import weakref
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager, suppress
 from pathlib import Path
@@ -22,49 +23,48 @@ from typing import Any
 import duckdb
 import numpy as np
 
-from sulq.check import CheckedQuery
-from sulq.engines.base import Matrix, Progress, check_public
-from sulq.engines.cubes import Cubes, spare
-from sulq.engines.sql import TooLong, Writer, quote, text
-from sulq.engines.statement import Statement, needs_kernel
-from sulq.errors import EngineFailed, SchemaError
-from sulq.kernel import Batch, add_batch, batch_rows, needed_columns
-from sulq.kernel import Matrix as Gathered
-from sulq.schema import Schema
-from sulq.sources import Source, bind, check_quotes, csv_header
-from sulq.store import StoreWriter, encode
+from sulq.engines.base import Matrix, Progress
+from sulq.engines.cubes import Cubes
+from sulq.engines.duckdb_connection import (
+    LOCKS,
+    check_view,
+    failures,
+    limited,
+    remove_spill,
+    unreadable,
+)
+from sulq.engines.duckdb_files import reader_of, texts_of
+from sulq.engines.failures import without_words
+from sulq.engines.read_once import SEVERAL, ReadOnce, reads_again
+from sulq.engines.select import Row, Statement, needs_kernel
+from sulq.engines.sql_engine import SqlEngine
+from sulq.engines.store import StoreWriter, encode
+from sulq.engines.writer import TooLong, Writer
+from sulq.errors import SchemaError
+from sulq.expressions.quoting import quote, text
+from sulq.kernel.sums import batch_rows, batches_of, gather, needed_columns
+from sulq.questions.check import CheckedQuery
+from sulq.sources.frames import readable
+from sulq.sources.source import FILES, TEXTS, Source, bind
+from sulq.sources.text_files import text_rows
+from sulq.sources.text_values import stored_as, typed
+from sulq.values.schema import Column, Schema
 
 READ_ROWS = 2**17  # of a stream, at a time
 PLAIN = ("double", "int64", "int32")  # what DuckDB gives back as it got it
 SLOW_SECONDS = 1.0  # after this a scan shows its progress
 
-LOCKS = (
-    # A file's own minimum and maximum may lie, and leave NaN out: with them DuckDB would drop a
-    # clamp as needless, and even isnan(), so that one row could fail a scan or move a sum further
-    # than was paid for (DuckDB 2.0 on Parquet).
-    "SET disabled_optimizers = 'statistics_propagation'",
-    "SET enable_progress_bar = true",  # how far a scan is can be asked for,
-    "SET enable_progress_bar_print = false",  # but it is ours to show
-    "SET TimeZone = 'UTC'",  # a moment is the same date on every machine
-    "SET python_enable_replacements = false",
-    "SET autoinstall_known_extensions = false",
-    "SET autoload_known_extensions = false",
-    "SET enable_external_access = false",
-    "SET lock_configuration = true",
-)
+HELD_BYTES = 2**26  # of rows that a server keeps in memory
+PLACE = "sulq_row_number"  # what tells rows of a frame and of a DuckDB file apart
 
 
-# What tells rows apart where they lie; a CSV has nothing but its columns.
-PLACES = {
-    "parquet": "file_row_number",
-    "arrow": "sulq_row_number",
-    "duckdb": "sulq_row_number",
-    "store": "sulq_row_number",
-}
-
-
-class DuckDBEngine:
+class DuckDBEngine(SqlEngine):
     """Exact integer sums from DuckDB."""
+
+    title = "DuckDB"
+    progress: Progress | None = None
+    table_name: str | None = None  # which table of a DuckDB file
+    _source = "source"
 
     def __init__(
         self, source: Source, schema: Schema | None, progress: Progress | None = None
@@ -73,31 +73,40 @@ class DuckDBEngine:
         self._connect(source, schema)
         for lock in LOCKS:
             self._connection.execute(lock)
-        self._lock = threading.Lock()
-        self._cubes = _ArrowCubes(self._writer, "source", self._counted)
+        self._cubes = Cubes(self._writer, self._source, self._table)
         self.rows = self._count_rows(source)
 
     # --- opening ------------------------------------------------------------------------
 
     def _connect(self, source: Source, schema: Schema | None) -> None:
         """A connection whose view `source` has the declared columns; not locked yet."""
+        self._lock = threading.Lock()
         self._spill = tempfile.mkdtemp(prefix="sulq-")  # the owner's alone
-        self._clean = weakref.finalize(self, shutil.rmtree, self._spill, ignore_errors=True)
+        self._clean: Any = weakref.finalize(self, remove_spill, self._spill, os.getpid())
         self._numbered = schema is not None and schema.unit is not None
         self._frame: Any = None  # an Arrow table whose every row counts
-        self._connection = self._open(source)
+        self._registered: Any = None  # an Arrow table as DuckDB reads it
+        self._lazy = source.kind == "parquet"  # may a value be found unreadable later?
+        self._connection = self._open(source, schema)
         stored = {
             row[0]: str(row[1])
             for row in self._connection.execute("DESCRIBE SELECT * FROM source").fetchall()
         }
-        if source.kind == "csv" and schema is not None:
-            stored = self._type_csv(schema, stored)
+        texts = texts_of(source, schema, list(stored))
+        if texts and schema is not None:
+            stored |= self._type_texts(schema, list(stored), texts)
         self.schema = bind(schema or Schema.of_array(len(stored)), stored)
         physical = {c.name: stored[c.name].split("(")[0] for c in self.schema.columns}
         if self.schema.unit is not None:
-            self._limit_rows(source, self.schema)
-        writer = StoreWriter if source.kind == "store" else Writer
-        self._writer = writer(self.schema, physical)
+            try:
+                self._limit_rows(source, self.schema)
+            except duckdb.Error:
+                raise unreadable(source) from None
+        encoded = source.kind == "store"  # and so read already
+        self._holdable = source.kind in FILES
+        self._writer = (StoreWriter if encoded else Writer)(self.schema, physical)
+        self._once = None if encoded else ReadOnce(self.schema, physical)
+        self._set_dictionaries(source.kind == "parquet")
 
     def _limit_rows(self, source: Source, schema: Schema) -> None:
         """Leave at most max_rows rows of each person, the first by key or by place.
@@ -106,12 +115,14 @@ class DuckDBEngine:
         """
         assert schema.unit is not None
         person, most = quote(schema.unit.column), schema.unit.max_rows
-        place = PLACES.get(source.kind)
+        # A file of texts has nothing but its columns to tell its rows apart; nor have many files.
+        own = {"parquet": "file_row_number" if source.path and source.path.is_file() else None}
+        place = (own | dict.fromkeys(TEXTS)).get(source.kind, PLACE)
         keyed = schema.key is not None and schema.key.name != schema.unit.column
         if place is None and not keyed:
             raise SchemaError(
                 f"unit: which rows of a person count is fixed by a key, and {source.kind} rows "
-                "have no other order. Declare one with key = true, or use Parquet."
+                "have no other order. Declare one with key = true, or use one Parquet file."
             )
         key = quote(schema.key.name) if keyed and schema.key is not None else None
         order = ", ".join(part for part in (key, place) if part)  # equal keys by their place
@@ -127,7 +138,7 @@ class DuckDBEngine:
                 )
         place = place or key
         run(
-            f"CREATE TEMP TABLE beyond AS SELECT {place} AS place FROM (SELECT {place}, {rank} AS "
+            f"CREATE TABLE beyond AS SELECT {place} AS place FROM (SELECT {place}, {rank} AS "
             f"rank FROM all_rows) WHERE rank > {most}"
         )
         few = run("SELECT count(*) FROM beyond").fetchall()[0][0] == 0
@@ -140,44 +151,52 @@ class DuckDBEngine:
         engine = cls.__new__(cls)
         engine._connect(source, schema)
         try:
+            engine.read_through()
             encode(engine._connection, engine.schema, engine._writer, path, facts)
         finally:
             engine.close()
 
-    def _open(self, source: Source) -> duckdb.DuckDBPyConnection:
+    def _open(self, source: Source, schema: Schema | None) -> duckdb.DuckDBPyConnection:
         try:
             if source.kind in ("duckdb", "store"):
                 return self._open_database(source)
-            connection = self._limited()
-            if source.kind == "arrow":
-                frame = source.frame
-                self._frame = None if self._numbered else frame
-                if self._numbered:
-                    frame = frame.append_column(PLACES["arrow"], [np.arange(frame.num_rows)])
-                connection.register("arrow_source", frame)
-                connection.execute("CREATE VIEW source AS SELECT * FROM arrow_source")
-                return connection
-            path = text(str(source.path))
-            connection.execute(f"SET allowed_paths = [{path}]")
-            numbered = ", file_row_number = true" if self._numbered else ""
-            reader = f"read_parquet({path}{numbered})"
-            if source.kind == "csv":
-                assert source.path is not None
-                reader = f"read_csv({path}, {_csv_options(*csv_header(source.path))})"
-            connection.execute(f"CREATE VIEW source AS SELECT * FROM {reader}")
+            connection = limited(self._spill)
+            if source.kind in ("arrow", "sqlite", "excel"):
+                return self._register(connection, source, schema)
+            self._reader = reader_of(source, schema, self._spill, self._numbered)
+            connection.execute(f"SET allowed_paths = [{self._reader.allowed}]")
+            connection.execute(f"CREATE VIEW source AS SELECT * FROM {self._reader.sql}")
         except duckdb.Error:
-            raise _unreadable(source) from None
+            raise unreadable(source) from None
+        return connection
+
+    def _register(
+        self, connection: duckdb.DuckDBPyConnection, source: Source, schema: Schema | None
+    ) -> duckdb.DuckDBPyConnection:
+        """A frame, or a file that was read into one, as the view `source`."""
+        given = source.frame
+        if source.kind != "arrow":
+            given, self.table_name = text_rows(source.kind, source.path, source.table)
+        names = given.column_names if schema is None else schema.names
+        frame = readable(given, names)
+        self._frame = None if self._numbered or source.kind != "arrow" else frame
+        if self._numbered and source.kind == "arrow":
+            frame = frame.append_column(PLACE, [np.arange(frame.num_rows)])
+        self._registered = frame
+        connection.register("arrow_source", frame)
+        connection.execute("CREATE VIEW source AS SELECT * FROM arrow_source")
         return connection
 
     def _open_database(self, source: Source) -> duckdb.DuckDBPyConnection:
-        connection = self._limited()
+        connection = limited(self._spill)
         connection.execute(f"ATTACH {text(str(source.path))} AS owner (READ_ONLY)")
         found = connection.execute(
-            "SELECT schema_name, table_name FROM duckdb_tables() WHERE database_name = 'owner' "
-            "UNION ALL SELECT schema_name, view_name FROM duckdb_views() "
+            "SELECT schema_name, table_name, FALSE FROM duckdb_tables() "
+            "WHERE database_name = 'owner' "
+            "UNION ALL SELECT schema_name, view_name, TRUE FROM duckdb_views() "
             "WHERE database_name = 'owner' AND NOT internal"
         ).fetchall()
-        names = [name for _, name in found]
+        names = [name for _, name, _ in found]
         table = source.table or (names[0] if len(names) == 1 else None)
         table = "rows" if source.kind == "store" else table
         if table is None or table not in names:
@@ -185,100 +204,141 @@ class DuckDBEngine:
                 f"table={table!r}: the DuckDB file has {', '.join(names) or 'no table'}. Name one "
                 "with table=..."
             )
-        home = next(s for s, name in found if name == table)
-        self._check_view(source, f"owner.{quote(home)}.{quote(table)}")
-        number = f", rowid AS {PLACES['duckdb']}" if self._numbered else ""
+        home, self._lazy = next((s, view) for s, name, view in found if name == table)
+        self.table_name = table if source.kind == "duckdb" else None
+        check_view(source, f"owner.{quote(home)}.{quote(table)}")
+        number = f", rowid AS {PLACE}" if self._numbered else ""
         connection.execute(
             f"CREATE VIEW source AS SELECT *{number} FROM owner.{quote(home)}.{quote(table)}"
         )
         return connection
 
-    def _check_view(self, source: Source, name: str) -> None:
-        """Refuse a view of anything but its own file: already to describe it would read there."""
-        with duckdb.connect(":memory:") as locked:
-            locked.execute(f"ATTACH {text(str(source.path))} AS owner (READ_ONLY)")
-            for lock in LOCKS:
-                locked.execute(lock)
-            locked.execute(f"DESCRIBE SELECT * FROM {name}")
-
     def _count_rows(self, source: Source) -> int:
         """n; every line of a CSV is read, so that none can fail or vanish later."""
-        if source.kind != "csv":
+        if source.kind not in ("csv", "json"):
             try:
-                return int(self._execute("SELECT count(*) FROM source").fetchall()[0][0])
+                return int(self._ask("SELECT count(*) FROM source")[0][0])
             except duckdb.Error:
-                raise _unreadable(source) from None
-        assert source.path is not None
+                raise unreadable(source) from None
         counts = "".join(f", count({quote(n)})" for n in self.schema.names)
         try:
-            rows = int(self._execute(f"SELECT count(*){counts} FROM raw_source").fetchall()[0][0])
+            rows = int(self._ask(f"SELECT count(*){counts} FROM raw_source")[0][0])
         except duckdb.Error:
             raise SchemaError(
                 f"source={source.name!r}: a line is not UTF-8 text, or longer than 2 MB. Convert "
-                "the file, or write it as Parquet."
+                "the file, declare its encoding under [file], or write it as Parquet."
             ) from None
-        check_quotes(source.path)
+        self._reader.check()
         if self.schema.unit is not None:  # only the rows that count
-            rows = int(self._execute("SELECT count(*) FROM source").fetchall()[0][0])
+            rows = int(self._ask("SELECT count(*) FROM source")[0][0])
         return rows
 
-    def _type_csv(self, schema: Schema, stored: dict[str, str]) -> dict[str, str]:
-        """A CSV holds text; declared types are tried value by value, failures are NULL."""
-        wanted = {"boolean": "BOOLEAN", "integer": "BIGINT", "number": "DOUBLE", "date": "DATE"}
-        parts, types = [], {}
-        for name in stored:
-            column = schema.get(name, quoted=True)
-            kind = wanted.get(column.type, "VARCHAR") if column is not None else "VARCHAR"
-            if column is not None and column.values and not isinstance(column.values[0], str):
-                kind = "BIGINT"
-            types[name] = kind
-            # DuckDB moves a bare TRY_CAST into its CSV reader, where a failure drops the row
-            # or raises; behind trim() it stays a cast of this value alone.
-            cast = quote(name) if kind == "VARCHAR" else f"TRY_CAST(trim({quote(name)}) AS {kind})"
-            parts.append(f"{cast} AS {quote(name)}")
+    def read_through(self) -> tuple[str, ...]:
+        """Read every declared value once, so that none can fail a question later: what was read.
+
+        A table of DuckDB's own, a frame and a CSV are known to be readable.
+        """
+        names = self.schema.names if self._lazy else []
+        for name in names:
+            try:
+                with self._lock, self._watched():
+                    self._ask(f"SELECT bit_xor(hash({quote(name)})) FROM source")
+            except duckdb.Error:
+                raise SchemaError(
+                    f"column {name!r} has a value that cannot be read: text that is not UTF-8, a "
+                    "moment more than 290,000 years away, a failing expression of a view, or a "
+                    "damaged page. Convert the column, or leave it out of the schema."
+                ) from None
+        return tuple(names)
+
+    def _type_texts(self, schema: Schema, names: list[str], texts: list[str]) -> dict[str, str]:
+        """Declared types are tried value by value, failures are NULL. Gives the new types."""
+        declared = {name: schema.get(name, quoted=True) for name in texts}
+        parts = [
+            f"{typed(declared[n], quote(n))} AS {quote(n)}" if n in declared else quote(n)
+            for n in names
+        ]
         self._connection.execute("ALTER VIEW source RENAME TO raw_source")
         self._connection.execute(f"CREATE VIEW source AS SELECT {', '.join(parts)} FROM raw_source")
-        return types
+        return {name: stored_as(column) for name, column in declared.items()}
+
+    def hold(self, wanted: bool | None = None) -> bool:
+        """Keep the declared columns as a table in memory.
+
+        Files that hold the same rows in different ways then take the same time.
+        """
+        if not self._holdable or wanted is False:
+            return False
+        if wanted is None and self.rows * row_bytes(self.schema) > HELD_BYTES:
+            return False
+        names, run = ", ".join(quote(n) for n in self.schema.names), self._connection.execute
+        with self._lock, suppress(duckdb.Error):  # there may be too little memory
+            run(f"CREATE TABLE held AS SELECT {names} FROM source")
+            run("ALTER VIEW source RENAME TO file_source")
+            run("CREATE VIEW source AS SELECT * FROM held")
+            self._holdable, self._lazy = False, False
+            self._set_dictionaries(False)
+            return True
+        return False
+
+    def _set_dictionaries(self, stored: bool) -> None:
+        """Say whether words are stored as places in a dictionary, as Parquet does with few."""
+        for writer in (self._writer, self._once):
+            if writer is not None:
+                writer.dictionaries = stored
+
+    def beside(self) -> DuckDBEngine:
+        """The same rows over a connection of its own to the same locked database."""
+        twin = copy.copy(self)
+        twin._lock = threading.Lock()
+        twin._connection = self._connection.cursor()
+        twin._clean = lambda: None  # what is spilled is this one's
+        if self._registered is not None:
+            twin._connection.register("arrow_source", self._registered)
+        twin._cubes = Cubes(self._writer, self._source, twin._table)
+        return twin
 
     # --- answering ----------------------------------------------------------------------
 
+    @without_words
     def sums(self, queries: Sequence[CheckedQuery]) -> list[Matrix]:
         """The exact cells x values of every query, in one scan."""
-        try:
-            with self._lock, self._watched():
-                found = self._cubes.sums(queries)
-                if found is not None:
-                    return found
-                if not any(needs_kernel(q) for q in queries):
-                    with suppress(TooLong):
-                        return self._from_sql(queries)
-                return self._from_stream(queries)
-        except duckdb.Error:
-            # The engine's own words may quote rows, so they stop here.
-            raise EngineFailed(
-                "the engine gave no sum. The charge stands; asking the same question again "
-                "does not pay again."
-            ) from None
+        with self._scanning(), self._watched():
+            found = self._cubes.sums(queries)
+            return self._partly_by_cubes(queries, self._in_one_way) if found is None else found
 
-    def _execute(self, statement: str) -> Any:
-        return self._connection.execute(statement)
+    def _in_one_way(self, queries: Sequence[CheckedQuery]) -> list[Matrix]:
+        """All by one statement, or all through the kernel."""
+        if not queries:
+            return []
+        if not any(needs_kernel(q) for q in queries):
+            with suppress(TooLong):
+                return self._by_statement(queries)
+        return self._by_kernel(queries)
+
+    def _by_statement(self, queries: Sequence[CheckedQuery]) -> list[Matrix]:
+        once = self._once
+        if once is None or (len(queries) < SEVERAL and not reads_again(queries)):
+            return super()._by_statement(queries)
+        statement = Statement(once, queries, once.over(self._source))
+        return statement.matrices(self._ask(statement.sql))
+
+    @contextmanager
+    def _scanning(self) -> Iterator[None]:
+        with failures(), self._lock:
+            yield
+
+    def _ask(self, sql: str) -> list[Row]:
+        found: list[Row] = self._connection.execute(sql).fetchall()
+        return found
+
+    def _table(self, sql: str) -> Any:
+        return self._connection.sql(sql).to_arrow_table()
 
     def arrow(self) -> Any:
         """The declared columns as one Arrow table, for the reference engine."""
         names = ", ".join(quote(n) for n in self.schema.names)
-        return self._connection.sql(f"SELECT {names} FROM source").to_arrow_table()
-
-    def groups(self, names: Sequence[str]) -> Any:
-        """Every combination of these public columns, and how many rows have it: an Arrow table.
-
-        Public like n, so no one pays for it.
-        """
-        check_public(names, self.schema)
-        try:
-            with self._lock:
-                return self._counted(names)
-        except duckdb.Error:
-            raise EngineFailed("the engine did not count rows by their public columns.") from None
+        return self._table(f"SELECT {names} FROM source")
 
     def interrupt(self) -> None:
         """Stop the scan that is running, if one is; it raises EngineFailed."""
@@ -289,52 +349,21 @@ class DuckDBEngine:
         self._connection.close()
         self._clean()
 
-    def _limited(self) -> duckdb.DuckDBPyConnection:
-        """A new connection that keeps to half the memory and spills nowhere but here."""
-        connection = duckdb.connect(":memory:")
-        connection.execute(f"SET temp_directory = {text(self._spill)}")
-        connection.execute(f"SET memory_limit = '{memory_limit()}B'")
-        return connection
-
-    def forget(self) -> None:
-        """Forget what was kept: the rows may have changed."""
-        self._cubes.forget()
-
-    # --- three ways to a sum ------------------------------------------------------------
-
-    def _counted(self, names: Sequence[str], member: str = "") -> Any:
-        """How many rows have each combination of these columns, as declared: an Arrow table."""
-        return self._connection.sql(
-            self._cubes.statement(names, member, spare("rows", names))
-        ).to_arrow_table()
-
-    def _from_sql(self, queries: Sequence[CheckedQuery]) -> list[Matrix]:
-        statement = Statement(self._writer, queries, "source")
-        return statement.matrices(self._execute(statement.sql).fetchall())
-
-    def _from_stream(self, queries: Sequence[CheckedQuery]) -> list[Matrix]:
-        names = sorted(set().union(*(needed_columns(q, self.schema) for q in queries)))
-        gathered = [Gathered(q.shape) for q in queries]
-        for part in self._parts(names, batch_rows(queries, self.schema)):
-            batch = Batch({n: part.column(n) for n in names}, part.num_rows, self.schema)
-            for query, matrix in zip(queries, gathered, strict=True):
-                add_batch(query, batch, matrix)
-        return [m.rows() for m in gathered]
+    def _by_kernel(self, queries: Sequence[CheckedQuery]) -> list[Matrix]:
+        names, step = needed_columns(queries, self.schema), batch_rows(queries, self.schema)
+        parts = batches_of(self._parts(names, step), names, step, self.schema)
+        return [m.rows() for m in gather(queries, parts)]
 
     def _parts(self, names: list[str], rows: int) -> Iterator[Any]:
-        """These columns of all rows, some rows at a time; the next are read meanwhile."""
+        """These columns of all rows in parts; the next one is read meanwhile."""
         if self._frame is not None and all(
             str(self._frame.schema.field(n).type) in PLAIN for n in names
         ):
             yield from self._frame.select(names).to_batches(max_chunksize=rows)
             return
         columns = ", ".join(quote(n) for n in names) or "1 AS one"
-        reader = self._connection.sql(f"SELECT {columns} FROM source").to_arrow_reader(
-            max(rows, READ_ROWS)
-        )
-        for part in ahead(iter(reader)):
-            for start in range(0, part.num_rows, rows):
-                yield part.slice(start, rows)
+        found = self._connection.sql(f"SELECT {columns} FROM source")
+        yield from ahead(iter(found.to_arrow_reader(max(rows, READ_ROWS))))
 
     # Progress of long scans.
 
@@ -363,20 +392,15 @@ class DuckDBEngine:
             watcher.join()
 
 
-class _ArrowCubes(Cubes):
-    """Cubes that come as Arrow tables."""
+def row_bytes(schema: Schema) -> float:
+    """About what a row takes in memory, by what is declared; endless where a text may be."""
+    return sum(_bytes(c) for c in schema.columns)
 
-    def __init__(
-        self, writer: Writer, source: str, table: Callable[[Sequence[str], str], Any]
-    ) -> None:
-        super().__init__(writer, source, lambda sql: [])
-        self._table = table
 
-    def counted(self, names: tuple[str, ...], member: str) -> tuple[Batch, Any]:
-        """The combinations as rows of a batch, and how many rows each stands for."""
-        table = self._table(names, member)
-        columns = {n: table.column(i) for i, n in enumerate(names)}
-        return Batch(columns, table.num_rows, self._schema), table.column(len(names)).to_numpy()
+def _bytes(c: Column) -> float:
+    if c.type == "text":
+        return 16 + (64 if c.key else c.max_length or math.inf)
+    return 16 if isinstance((c.values or (0,))[0], str) else 8
 
 
 def ahead(items: Iterator[Any]) -> Iterator[Any]:
@@ -386,25 +410,3 @@ def ahead(items: Iterator[Any]) -> Iterator[Any]:
         while (item := coming.result()) is not None:
             coming = aside.submit(next, items, None)
             yield item
-
-
-def _csv_options(delimiter: str, names: list[str]) -> str:
-    """Nothing is guessed from rows: a line is a row, short ones padded, long ones cut."""
-    columns = ", ".join(f"{text(n)}: 'VARCHAR'" for n in names)
-    return (
-        f"auto_detect = false, header = true, delim = {text(delimiter)}, quote = '\"', "
-        f"escape = '\"', columns = {{{columns}}}, null_padding = true, strict_mode = false, "
-        "parallel = false"  # with it, a line break inside quotes is an error
-    )
-
-
-def memory_limit() -> int:
-    """Bytes DuckDB may use: half of what the machine has."""
-    return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") // 2
-
-
-def _unreadable(source: Source) -> SchemaError:
-    return SchemaError(
-        f"source={source.name!r} could not be opened as {source.kind}. Is the file complete, and "
-        "of that format? A view may read its own file only, and no name may have *, ? or [."
-    )

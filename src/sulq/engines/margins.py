@@ -4,16 +4,15 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import replace
 
 import numpy as np
 
-from sulq.check import CheckedQuery
 from sulq.engines.base import Matrix
-from sulq.partition import Axis
-from sulq.values import Dense
+from sulq.questions.check import CheckedQuery
+from sulq.questions.contributions import Dense
+from sulq.questions.partitions import Axis
 
-MOST_CELLS = 2**12  # of the finer grouping
+MAX_CELLS = 2**12  # of the finer grouping
 
 Axes = tuple[Axis, ...]
 
@@ -21,16 +20,11 @@ Axes = tuple[Axis, ...]
 def finest(queries: Sequence[CheckedQuery]) -> Axes | None:
     """The axes of all queries together; None if they are alike, too many, or do not add up."""
     axes = tuple(dict.fromkeys(a for q in queries for a in q.axes))
-    if len({q.axes for q in queries}) == 1 or math.prod(len(a.labels) for a in axes) > MOST_CELLS:
+    if len({q.axes for q in queries}) == 1 or math.prod(len(a.labels) for a in axes) > MAX_CELLS:
         return None
     people = any(isinstance(q.values, Dense) for q in queries)  # may be in several cells
     twice = any(len(set(q.axes)) < len(q.axes) for q in queries)
     return None if people or twice else axes
-
-
-def finer(query: CheckedQuery, axes: Axes) -> CheckedQuery:
-    """The same query by all of these axes."""
-    return replace(query, axes=axes)
 
 
 def margin(query: CheckedQuery, axes: Axes, found: Matrix) -> Matrix:

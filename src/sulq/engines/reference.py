@@ -7,15 +7,16 @@ from typing import Any
 
 import pyarrow as pa
 
-from sulq.check import CheckedQuery
 from sulq.engines.base import Matrix, check_public
-from sulq.kernel import Batch, add_batch, batch_rows
-from sulq.kernel import Matrix as Gathered
-from sulq.schema import Schema
+from sulq.kernel.sums import batch_rows, batches_of, gather
+from sulq.questions.check import CheckedQuery
+from sulq.values.schema import Schema
 
 
 class ReferenceEngine:
     """Sums over an Arrow table with nothing but the kernel."""
+
+    title = "numpy"
 
     def __init__(self, table: pa.Table, schema: Schema) -> None:
         self.table = table
@@ -24,21 +25,29 @@ class ReferenceEngine:
 
     def sums(self, queries: Sequence[CheckedQuery]) -> list[Matrix]:
         """The exact cells x values of every query."""
-        gathered = [Gathered(q.shape) for q in queries]
         step = batch_rows(queries, self.schema)
-        for start in range(0, self.rows, step):
-            part = self.table.slice(start, step)
-            columns = {name: part.column(name) for name in part.column_names}
-            batch = Batch(columns, part.num_rows, self.schema)
-            for query, matrix in zip(queries, gathered, strict=True):
-                add_batch(query, batch, matrix)
-        return [m.rows() for m in gathered]
+        parts = batches_of([self.table], self.table.column_names, step, self.schema)
+        return [m.rows() for m in gather(queries, parts)]
 
     def groups(self, names: Sequence[str]) -> Any:
         """Every combination of these public columns, and how many rows have it."""
         check_public(names, self.schema)
         found = self.table.select(list(names)).group_by(list(names))
         return found.aggregate([([], "count_all")])
+
+    def hold(self, wanted: bool | None = None) -> bool:
+        """They are read where they are."""
+        return False
+
+    def beside(self) -> ReferenceEngine:
+        """Itself: its scans hold no lock."""
+        return self
+
+    def probe(self) -> None:
+        """It is always there."""
+
+    def interrupt(self) -> None:
+        """It runs to its end."""
 
     def close(self) -> None:
         """Nothing is held."""

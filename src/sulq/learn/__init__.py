@@ -2,6 +2,43 @@
 
 Each asks the database for noisy sums and nothing else, so a model is as private as the answers
 it was made from. `price(db, ...)` says the most that `fit(db, ...)` will charge.
+
+    additive.py        sums of shape functions, from noisy histograms of what is predicted
+    arrays.py          X and y of `fit(X, y)` as columns with declarations
+    association_rules.py  frequent sets and rules, with intervals
+    base.py            what every learner shares: parameters, data or a database, JSON
+    conjunction.py     Kearns' learner of a hidden conjunction (PODS 05, 4.5)
+    cuts.py            how a column falls into branches
+    gaussians.py       a mixture of normal distributions, and one step of EM
+    id3.py             ID3 decision trees (PODS 05, 4.4)
+    kmeans.py          k-means (PODS 05, 4.2)
+    levels.py          what ID3 asks about a level of its tree
+    links.py           what a sum of shapes says of a label
+    local_pictures.py  local regressions along their columns, drawn and in words
+    local_regression.py  locally weighted regression, from sums in bins
+    logistic.py        logistic regression, from moments and sums of what is predicted
+    lsi.py             latent semantic indexing on SVD
+    mixture.py         mixtures of normal distributions, by EM
+    mixture_pictures.py  mixtures, drawn and in words
+    model_pictures.py  what a model learned, drawn and in words
+    naive_bayes.py     naive Bayes from one batch of noisy sums
+    parameters.py      what a learner may be told, declared once: where the learner is
+    pca.py             SVD and PCA (PODS 05, 4.1)
+    perceptron.py      the perceptron (PODS 05, 4.3)
+    random_trees.py    trees with public random splits and noisy leaves
+    regression.py      least squares from means and second moments
+    second_moments.py  means and second moments from one Products query
+    seeds.py           where k-means begins: cells of many public points, clustered offline
+    shape_pictures.py  shape functions, drawn and in words
+    shapes.py          shape functions: their cells, and how noise is told from shape
+    statistical.py     statistical queries (PODS 05, 4.5)
+    svm.py             a linear support vector machine, from moments and gradients
+    synthesizer.py     synthetic rows from the noisy counts of every pair of columns
+    synthetic_rows.py  synthetic rows as people take them away, marked as such
+    synthetic_tables.py  rows made to have given tables: a tree of pairs, then all pairs
+    task.py            the database of a fit, its columns, label and budget; rows left out
+    trees.py           a decision tree as it grows from noisy counts
+    validation.py      the errors, names and frames that scikit-learn expects
 """
 
 from __future__ import annotations
@@ -11,38 +48,58 @@ from pathlib import Path
 from typing import Any
 
 import sulq
-
-from .base import Learner
-from .conjunction import ConjunctionLearner
-from .id3 import ID3
-from .kmeans import KMeans, TooFewRows
-from .naive_bayes import NaiveBayes
-from .pca import PCA, SVD
-from .perceptron import Perceptron
-from .regression import LinearRegression
-from .statistical import StatisticalQueries, rows_needed
+from sulq.learn.additive import AdditiveClassifier, AdditiveRegressor
+from sulq.learn.association_rules import AssociationRules
+from sulq.learn.base import Learner
+from sulq.learn.conjunction import ConjunctionLearner
+from sulq.learn.id3 import ID3
+from sulq.learn.kmeans import KMeans, TooFewRows
+from sulq.learn.local_regression import LocallyWeightedRegression
+from sulq.learn.logistic import LogisticRegression
+from sulq.learn.lsi import LSI
+from sulq.learn.mixture import GaussianMixture
+from sulq.learn.naive_bayes import NaiveBayes
+from sulq.learn.pca import PCA, SVD
+from sulq.learn.perceptron import Perceptron
+from sulq.learn.random_trees import RandomTrees
+from sulq.learn.regression import LinearRegression
+from sulq.learn.statistical import StatisticalQueries, rows_needed
+from sulq.learn.svm import LinearSVM
+from sulq.learn.synthesizer import Synthesizer
 
 __all__ = [
     "ID3",
+    "LSI",
     "PCA",
     "SVD",
+    "AdditiveClassifier",
+    "AdditiveRegressor",
+    "AssociationRules",
     "ConjunctionLearner",
+    "GaussianMixture",
     "KMeans",
     "Learner",
     "LinearRegression",
+    "LinearSVM",
+    "LocallyWeightedRegression",
+    "LogisticRegression",
     "NaiveBayes",
     "Perceptron",
+    "RandomTrees",
     "StatisticalQueries",
+    "Synthesizer",
     "TooFewRows",
     "from_json",
     "load",
     "rows_needed",
 ]
 
-_KINDS: dict[str, type[Learner]] = {
+KINDS: dict[str, type[Learner]] = {
     kind.__name__: kind
     for kind in (
         PCA, SVD, KMeans, Perceptron, ID3, NaiveBayes, LinearRegression, ConjunctionLearner,
+        AdditiveClassifier, AdditiveRegressor, LogisticRegression, Synthesizer, AssociationRules,
+        RandomTrees, LinearSVM, GaussianMixture, LocallyWeightedRegression, LSI,
     )
 }  # fmt: skip
 
@@ -51,9 +108,9 @@ def from_json(body: Mapping[str, Any] | str) -> Learner:
     """A model of whatever kind from its JSON form."""
     plain = Learner.parsed(body)
     kind = plain.get("kind")
-    if kind not in _KINDS:
-        raise sulq.Refused(f"kind={kind!r}, want one of {', '.join(_KINDS)}.")
-    return _KINDS[kind].from_json(plain)
+    if kind not in KINDS:
+        raise sulq.Refused(f"kind={kind!r}, want one of {', '.join(KINDS)}.")
+    return KINDS[kind].from_json(plain)
 
 
 def load(path: str | Path) -> Learner:

@@ -2,7 +2,7 @@
 
 The shape is scikit-learn's, which need not be installed. Rows that the analyst holds are given
 in the columns' own units; inside, every column is scaled to [0, 1] by its declared bounds, as
-the database does it, and a missing value is the middle of its range.
+the database does it. A row with a missing value in a column that a model uses is left out of it.
 """
 
 from __future__ import annotations
@@ -13,39 +13,63 @@ import warnings
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import replace
+from dataclasses import dataclass
 from fractions import Fraction
 from pathlib import Path
 from typing import Any, ClassVar, Self
 
 import numpy as np
-from numpy.typing import NDArray
 
 import sulq
+from sulq.learn.arrays import (
+    Array,
+    Column,
+    as_matrix,
+    as_source,
+    class_label,
+    number_columns,
+    value_matrix,
+)
+from sulq.learn.parameters import About, parameter, parameters_of
+from sulq.learn.task import NOBODY, LeftOut, Task, bounded
+from sulq.learn.validation import check_features, feature_names, not_fitted
+from sulq.stepwise import in_steps
 
-Array = NDArray[np.float64]
-MICRO = 1_000_000  # micro-queries in one query
 ARRAY_QUERIES = 1000  # T of the database that an array is opened as
 WELL_ABOVE = 4.0  # standard deviations that tell substance from noise
 LABEL = "label"  # the name of y where an array was given
 
+# What parameters of several learners mean.
+ROW_NORM = "Clip rows to this distance from the middle."
+BOUNDS = "For arrays: the range that X can have, or low ends and high ends."
 
+
+@dataclass(kw_only=True, eq=False, repr=False)
 class Learner(ABC):
     """A model whose hyper-parameters are its constructor's arguments, kept unchanged.
 
     Every learner takes `budget`, the queries that `fit` on a database may spend: None is what
     its questions cost at the database's own noise. epsilon, delta, guarantee and bounds are for
     `fit` on arrays, which opens a database in memory under that promise and spends all of it.
+    bounds is (low, high), or a list of low ends and one of high ends; only an X of Booleans needs
+    none, because nothing is read off X.
+
+    Rows with a missing value in a column that the model uses are left out: left_out_ is about how
+    many, left_out_std_ the standard deviation of its noise (0 where none can be missing).
     """
 
+    about: ClassVar[About]
     estimator_type: ClassVar[str | None] = None  # in scikit-learn's words
+    _many_classes: ClassVar[bool] = True  # or two only
 
-    budget: float | None
-    epsilon: float | None
-    delta: float
-    guarantee: str
-    bounds: Any
-    _watch: Callable[[sulq.Steps], Any] | bool = True  # who is told of the steps of this fit
+    budget: float | None = parameter(
+        None, "Queries to spend; by default at usual noise.", shared=True
+    )
+    epsilon: float | None = parameter(None, "For arrays: the promise to make.", shared=True)
+    delta: float = parameter(1e-6, "For arrays: except with this probability.", shared=True)
+    guarantee: str = parameter(
+        "beliefs", "For arrays: beliefs, or dp.", choices=("beliefs", "dp"), shared=True
+    )
 
     # --- learning -----------------------------------------------------------------------
 
@@ -58,113 +82,138 @@ class Learner(ABC):
         A long fit shows its steps and the budget left on a terminal; progress=False does not,
         and a function is called after each step instead.
         """
-        self._watch = progress
+        self._check_parameters()
+        self._watch: Callable[[sulq.Steps], Any] | bool = progress  # told of the steps of this fit
         try:
-            if is_database(data):
-                self._fit(data, self._columns(data, columns, label), label, self.budget)
+            if hasattr(data, "ask") and hasattr(data, "price"):  # a database, here or over a wire
+                with in_steps(data):
+                    self._fit(self._task(data, columns, label))
+                self._name_features(self.columns_)
                 return self
-            with self._opened(data, y) as (db, names, target):
-                self._fit(db, names, target, db.budget.remaining)
+            with self._opened(data, y) as task:
+                self._fit(task)
+            self._name_features(feature_names(data))
         finally:
             del self._watch
         return self
 
-    def _steps(self, db: Any, total: int) -> sulq.Steps:
+    def _name_features(self, names: Sequence[str] | None) -> None:
+        """Remember the names that rows must come with, if they come with names."""
+        if names is not None:
+            self.feature_names_in_ = np.array(names, dtype=object)
+        elif hasattr(self, "feature_names_in_"):
+            del self.feature_names_in_
+
+    def _steps(self, db: sulq.Queryable, total: int) -> sulq.Steps:
         """What `progress` is told: with self._steps(db, 5) as steps, steps.step() after each."""
-        return sulq.Steps(type(self).__name__, total, db, self._watch)
+        return sulq.Steps(type(self).__name__, total, db, getattr(self, "_watch", True))
 
     def price(
-        self, db: Any, columns: Sequence[str] | None = None, label: str | None = None
+        self, db: sulq.Queryable, columns: Sequence[str] | None = None, label: str | None = None
     ) -> sulq.Price:
         """The most that `fit(db, ...)` will charge. Nothing is spent."""
-        return self._price(db, self._columns(db, columns, label), label, self.budget)
+        self._check_parameters()
+        return self._price(self._task(db, columns, label))
+
+    def _check_parameters(self) -> None:
+        for declared in parameters_of(type(self)):
+            declared.check(getattr(self, declared.name))
 
     @abstractmethod
-    def _fit(self, db: Any, columns: tuple[str, ...], label: str | None, budget: Any) -> None: ...
+    def _fit(self, task: Task) -> None: ...
 
     @abstractmethod
-    def _price(
-        self, db: Any, columns: tuple[str, ...], label: str | None, budget: Any
-    ) -> sulq.Price: ...
+    def _price(self, task: Task) -> sulq.Price: ...
 
-    def _columns(
-        self, db: Any, columns: Sequence[str] | None, label: str | None
-    ) -> tuple[str, ...]:
-        """The columns asked for, or every number with declared bounds but the label and keys."""
+    def _task(self, db: sulq.Queryable, columns: Sequence[str] | None, label: str | None) -> Task:
+        """With the columns asked for, or every one that is usable but the label and keys."""
         if isinstance(columns, str) or (columns is not None and not len(columns)):
             raise sulq.Refused(f"columns={columns!r}, want a list such as ['age', 'income'].")
-        if columns is not None:
-            return tuple(columns)
-        return tuple(
-            c.name
-            for c in db.schema.columns
-            if c.name != label and not c.key and (c.bounded or c.type == "boolean")
-            and c.type in ("integer", "number", "boolean")
-        )  # fmt: skip
+        if columns is None:
+            others = (c for c in db.schema.columns if c.name != label and not c.key)
+            columns = [c.name for c in others if self._usable(c)]
+        return Task(db, tuple(columns), label, self.budget)
 
-    def _scale(self, db: Any, columns: tuple[str, ...]) -> None:
+    @staticmethod
+    def _usable(column: Any) -> bool:
+        """Is it learned from where no columns are named?"""
+        return bounded(column)
+
+    def _scale(self, task: Task) -> None:
         """Remember the columns and their declared bounds."""
-        low, width = bounds_of(db.schema, columns)
-        self.columns_, self.low_, self.width_ = columns, low, width
-        self.n_features_in_ = len(columns)
+        self._use(task)
+        self.low_, self.width_ = task.bounds
+
+    def _use(self, task: Task) -> None:
+        self.columns_, self.n_features_in_ = task.columns, len(task.columns)
 
     def _unit(self, X: Any) -> Array:
-        """Rows in own units -> rows in [0, 1], missing values in the middle."""
+        """Rows in own units -> rows in [0, 1]; what is missing stays NaN."""
         self._check_fitted()
         rows = as_matrix(X)
-        if rows.shape[1] != self.n_features_in_:
-            raise sulq.Refused(
-                f"X has {rows.shape[1]} columns, the model has {self.n_features_in_}: "
-                f"{', '.join(self.columns_)}."
-            )
-        unit = (rows - self.low_) / self.width_
-        return np.where(np.isnan(unit), 0.5, unit)
+        self._check_features(X, rows.shape[1])
+        return np.asarray((rows - self.low_) / self.width_)
+
+    def _rows(self, X: Any) -> Any:
+        """Rows that the analyst holds, of whatever values, as a 2-D array."""
+        self._check_fitted()
+        rows = value_matrix(X)
+        self._check_features(X, rows.shape[1])
+        return rows
+
+    def _check_features(self, X: Any, width: int) -> None:
+        known = getattr(self, "feature_names_in_", None)
+        check_features(X, type(self).__name__, width, self.columns_, known)
 
     def _own(self, unit: Array) -> Array:
         """Rows in [0, 1] -> rows in own units."""
         return np.asarray(self.low_ + unit * self.width_)
 
+    def _leave_out(self, found: LeftOut) -> None:
+        """Remember how many rows the model is not made from."""
+        self.left_out_: Any = float(found.rows)  # or one for each database, where there are several
+        self.left_out_std_: Any = float(found.std)
+
+    def _left_out_line(self) -> str:
+        """A line of `summary`, or nothing where no row can have been left out."""
+        found = LeftOut(getattr(self, "left_out_", 0.0), getattr(self, "left_out_std_", 0.0))
+        return "" if found == NOBODY else f"\n{found}"
+
     def _check_fitted(self) -> None:
         if not hasattr(self, "columns_"):
-            raise sulq.Refused(f"this {type(self).__name__} has learned nothing yet: call fit.")
+            raise not_fitted(type(self).__name__)
 
     # --- arrays -------------------------------------------------------------------------
 
     @contextmanager
-    def _opened(self, X: Any, y: Any) -> Iterator[tuple[Any, tuple[str, ...], str | None]]:
+    def _opened(self, X: Any, y: Any) -> Iterator[Task]:
         """A database in memory that holds an array, under the constructor's promise."""
         if self.epsilon is None:
             raise sulq.Refused(
                 f"{type(self).__name__}(epsilon=...): an array has no promise of its own. Give "
                 "epsilon to the constructor, or fit on a database."
             )
-        frame, declared = self._inputs(X)
-        names = tuple(frame)
-        target = self._target(y)
+        columns = self._inputs(X)
+        names, target = tuple(columns), self._target(y)
         if target is not None:
-            frame[LABEL], declared[LABEL] = target
+            columns[LABEL] = target
+        rows = as_source({name: values for name, (values, _) in columns.items()})
+        declared = {name: declaration for name, (_, declaration) in columns.items()}
         with warnings.catch_warnings():
             # Each fit is one promise, made and spent here; the constructor states it.
             warnings.filterwarnings("ignore", message="the ledger is in memory")
             db = sulq.open(
-                as_arrow(frame), {"columns": declared}, epsilon=self.epsilon, delta=self.delta,
+                rows, {"columns": declared}, epsilon=self.epsilon, delta=self.delta,
                 queries=ARRAY_QUERIES, guarantee=self.guarantee, ledger=":memory:",
             )  # fmt: skip
         with db:
-            yield db, names, LABEL if target is not None else None
+            yield Task(db, names, None if target is None else LABEL, db.budget.remaining)
 
-    def _inputs(self, X: Any) -> tuple[dict[str, Any], dict[str, Any]]:
+    def _inputs(self, X: Any) -> dict[str, Column]:
         """X as columns x0, x1, ... and their declarations."""
-        rows = as_matrix(X)
-        names = [f"x{i}" for i in range(rows.shape[1])]
-        low, high = np.broadcast_arrays(*each_bound(self.bounds), np.empty(len(names)))[:2]
-        declared = {
-            n: {"type": "number", "low": float(a), "high": float(b)}
-            for n, a, b in zip(names, low, high, strict=True)
-        }
-        return dict(zip(names, rows.T, strict=True)), declared
+        return number_columns(X, getattr(self, "bounds", None))
 
-    def _target(self, y: Any) -> tuple[Any, dict[str, Any]] | None:
+    def _target(self, y: Any) -> Column | None:
         """y as a column and its declaration; None where a learner has no use for it."""
         return None
 
@@ -172,7 +221,9 @@ class Learner(ABC):
 
     @classmethod
     def _names(cls) -> list[str]:
-        return [name for name in inspect.signature(cls).parameters]
+        order = [declared.name for declared in parameters_of(cls)]
+        taken = inspect.signature(cls).parameters
+        return sorted(taken, key=lambda name: order.index(name) if name in order else -1)
 
     def get_params(self, deep: bool = True) -> dict[str, Any]:
         """The constructor's arguments."""
@@ -197,7 +248,9 @@ class Learner(ABC):
             estimator_type=kind,
             target_tags=utils.TargetTags(required=kind in ("classifier", "regressor")),
             transformer_tags=utils.TransformerTags() if hasattr(self, "transform") else None,
-            classifier_tags=utils.ClassifierTags() if kind == "classifier" else None,
+            classifier_tags=utils.ClassifierTags(multi_class=self._many_classes)
+            if kind == "classifier"
+            else None,
             regressor_tags=utils.RegressorTags() if kind == "regressor" else None,
             input_tags=utils.InputTags(allow_nan=True),
         )
@@ -205,6 +258,9 @@ class Learner(ABC):
     def summary(self) -> str:
         """What was learned, in words."""
         self._check_fitted()
+        return self._words() + self._left_out_line()
+
+    def _words(self) -> str:
         return str(self)
 
     def __sklearn_is_fitted__(self) -> bool:
@@ -215,7 +271,7 @@ class Learner(ABC):
         changed = [
             f"{name}={value!r}"
             for name, value in self.get_params().items()
-            if not same(value, defaults[name].default)
+            if repr(value) != repr(defaults[name].default)
         ]
         return f"{type(self).__name__}({', '.join(changed)})"
 
@@ -269,99 +325,27 @@ class Learner(ABC):
         return plain
 
 
-# --- the database, seen from here --------------------------------------------------------
+@dataclass(kw_only=True, eq=False, repr=False)
+class Classifier(Learner):
+    """A learner of classes, which are what the label is declared to be."""
 
+    estimator_type = "classifier"
 
-def is_database(data: Any) -> bool:
-    """Something that answers queries, here or over a wire."""
-    return hasattr(data, "ask") and hasattr(data, "price")
+    classes: Any = parameter(None, "For arrays: what y can be.")
 
+    @abstractmethod
+    def predict(self, X: Any) -> Any:
+        """The class of each row."""
 
-def bounds_of(schema: Any, columns: Sequence[str]) -> tuple[Array, Array]:
-    """Low ends and widths; a Boolean is 0 or 1."""
-    low, width = [], []
-    for name in columns:
-        column = schema.get(name)
-        if column is None:
-            raise sulq.QueryNotAllowed(f"columns: there is no column {name!r}.")
-        boolean = column.type == "boolean"
-        if not boolean and not (column.type in ("integer", "number") and column.bounded):
-            raise sulq.QueryNotAllowed(
-                f"columns: {name!r} is not a number with declared low and high."
-            )
-        low.append(0.0 if boolean else float(column.low))
-        width.append(1.0 if boolean else float(column.high) - float(column.low))
-    return np.array(low), np.array(width)
+    def score(self, X: Any, y: Any) -> float:
+        """The share of rows the analyst holds that are classified as y says."""
+        return float(np.mean(self.predict(X) == np.asarray(y)))
 
-
-def within(db: Any, query: sulq.Query, queries: Any) -> sulq.Query:
-    """The query, asked as exactly as so many queries allow; None: at the database's own noise."""
-    return all_within(db, [query], queries)[0]
-
-
-def all_within(db: Any, asked: Sequence[sulq.Query], queries: Any) -> list[sulq.Query]:
-    """The same for several: each with the same part more or less noise than it has by itself."""
-    if queries is None:
-        return list(asked)
-    if isinstance(queries, bool) or not MICRO * queries >= 1:
-        raise sulq.Refused(f"budget={queries!r}, want at least a millionth of a query a step.")
-    natural = [db.price(query) for query in asked]
-    rounded = min(Fraction(len(asked), MICRO), Fraction(queries) / 2)  # micro-queries, up
-    ratio = float(sum(price.queries for price in natural) / (Fraction(queries) - rounded))
-    # Price goes as 1/error^2 for gaussian noise, as 1/error for laplace.
-    wider, more = ratio ** (1.0 if db.promise.noise == "laplace" else 0.5), 1e-12
-    while True:
-        out = [
-            replace(query, error=Fraction(max(price.half_widths) * wider))
-            for query, price in zip(asked, natural, strict=True)
-        ]
-        if sum(db.price(query).queries for query in out) <= queries:
-            return out
-        wider, more = wider * (1 + more), 4 * more  # by a last digit
-
-
-def check_budget(db: Any, price: sulq.Price) -> None:
-    """Refuse before the first query what the budget cannot pay to the end."""
-    remaining = int(db.budget.remaining * MICRO)
-    if price.micro > remaining:
-        raise sulq.BudgetExceeded(price.micro, remaining, getattr(db, "name", ""))
+    def _target(self, y: Any) -> Column:
+        return class_label(y, self.classes)
 
 
 # --- plain values ------------------------------------------------------------------------
-
-
-def as_matrix(X: Any) -> Array:
-    """Rows as a 2-D float array."""
-    try:
-        rows = np.asarray(X, dtype=np.float64)
-    except (TypeError, ValueError):
-        raise sulq.Refused("X: want a 2-D array of numbers.") from None
-    if rows.ndim != 2 or rows.shape[1] < 1:
-        raise sulq.Refused(f"X has shape {rows.shape}, want rows x columns.")
-    return rows
-
-
-def as_arrow(frame: dict[str, Any]) -> Any:
-    """Columns as an Arrow table; NaN is a missing value."""
-    import pyarrow as pa
-
-    return pa.table({name: pa.array(column, from_pandas=True) for name, column in frame.items()})
-
-
-def each_bound(bounds: Any) -> tuple[Array, Array]:
-    """(low, high): two numbers, or two lists with one number per column."""
-    try:
-        low, high = (np.asarray(end, dtype=np.float64) for end in bounds)
-    except (TypeError, ValueError):
-        raise sulq.Refused(f"bounds={bounds!r}, want (low, high).") from None
-    if not np.all(low < high):
-        raise sulq.Refused(f"bounds={bounds!r}, want low < high. They come from knowledge, not X.")
-    return low, high
-
-
-def same(a: Any, b: Any) -> bool:
-    """Equal, for arrays too."""
-    return a is b or (type(a) is type(b) and not isinstance(a, np.ndarray) and bool(a == b))
 
 
 def to_plain(value: Any) -> Any:
@@ -372,7 +356,7 @@ def to_plain(value: Any) -> Any:
         return value.item()
     if isinstance(value, Fraction):
         return float(value)
-    if isinstance(value, list | tuple):
+    if isinstance(value, list | tuple | range):
         return [to_plain(v) for v in value]
     if value is None or isinstance(value, bool | int | float | str):
         return value

@@ -8,15 +8,18 @@ what is kept besides is wrong on few rows.
 from __future__ import annotations
 
 import math
+from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 import numpy as np
 
 import sulq
-
-from .base import Learner, all_within, as_matrix
-from .perceptron import classes_of, labels, literal, quoted, tests_of
-from .statistical import Cases, StatisticalQueries, price_of
+from sulq.learn.arrays import Column, boolean_columns
+from sulq.learn.base import Classifier
+from sulq.learn.parameters import About, parameter
+from sulq.learn.perceptron import tests_of
+from sulq.learn.statistical import Cases, StatisticalQueries, price_of
+from sulq.learn.task import NOBODY, LeftOut, Task, conjoined, equals, noise_std
 
 
 class Literal(NamedTuple):
@@ -27,10 +30,7 @@ class Literal(NamedTuple):
     equal: bool
 
     def __str__(self) -> str:
-        name = quoted(self.column)
-        if isinstance(self.value, bool):
-            return name if self.value == self.equal else f"NOT {name}"
-        return f"{name} {'=' if self.equal else '<>'} {literal(self.value)}"
+        return equals(self.column, self.value, self.equal)
 
     def holds(self, column: Any) -> Any:
         """Where it is true; of a missing value nothing is true."""
@@ -39,7 +39,8 @@ class Literal(NamedTuple):
         return known & (same if self.equal else ~same)
 
 
-class ConjunctionLearner(Learner):
+@dataclass(kw_only=True, eq=False, repr=False)
+class ConjunctionLearner(Classifier):
     """Finds the conjunction of literals that the label is.
 
     Columns are Booleans or have listed values; their literals are `x` and `NOT x`, or `c = v` and
@@ -50,83 +51,78 @@ class ConjunctionLearner(Learner):
     `label_noise` is the known share of labels that were flipped by chance, below 1/2: the same
     number of queries, each for (literal false) * (label - label_noise), finds it all the same.
 
+    Shares are of all rows. Those with a missing value or label are left out: they make no literal
+    false. One more query counts them where there can be any. `fit(X, y)` takes X of zeros and
+    ones, anything else is missing, and needs `classes` unless y is an array of Booleans.
+
     literals_ are those kept, conjunction_ the SQL predicate they make, tau_ what each share was
     known within, error_bound_ on how many rows it can differ from the label (before noise).
     """
 
-    estimator_type = "classifier"
+    about = About(
+        "conjunction", "The conjunction that a label is, from one statistical query per literal.",
+        "--columns smoker,region --label disease --out rule.json",
+    )  # fmt: skip
 
-    def __init__(
-        self,
-        *,
-        max_error: float = 0.05,
-        beta: float = 0.05,
-        label_noise: float = 0.0,
-        budget: float | None = None,
-        epsilon: float | None = None,
-        delta: float = 1e-6,
-        guarantee: str = "beliefs",
-    ) -> None:
-        self.max_error = max_error
-        self.beta = beta
-        self.label_noise = label_noise
-        self.budget = budget
-        self.epsilon = epsilon
-        self.delta = delta
-        self.guarantee = guarantee
+    max_error: float = parameter(0.05, "The share of rows it may get wrong.", low=0, high=1)
+    beta: float = parameter(0.05, "Except with this probability.", low=0, high=1)
+    label_noise: float = parameter(0.0, "The known share of false labels.", low=0, high=0.5)
 
-    def _columns(self, db: Any, columns: Any, label: str | None) -> tuple[str, ...]:
-        """The columns asked for, or every one whose values are listed but the label and keys."""
-        if columns is not None:
-            return super()._columns(db, columns, label)
-        return tuple(
-            c.name for c in db.schema.columns if c.listed and c.name != label and not c.key
-        )
+    @staticmethod
+    def _usable(column: Any) -> bool:
+        return bool(column.listed)
 
-    def _price(
-        self, db: Any, columns: tuple[str, ...], label: str | None, budget: Any
-    ) -> sulq.Price:
-        return price_of(db, self._queries(db, columns, label, budget))
+    def _price(self, task: Task) -> sulq.Price:
+        return price_of(task.db, self._queries(task))
 
-    def _fit(self, db: Any, columns: tuple[str, ...], label: str | None, budget: Any) -> None:
+    def _fit(self, task: Task) -> None:
+        db, columns = task.db, task.columns
         literals, oracle = literals_of(db, columns), StatisticalQueries(db)
-        queries = self._queries(db, columns, label, budget)
+        queries = self._queries(task)
         scale = 1 - 2 * self.label_noise
-        self.tau_ = oracle.tau(queries[0], self._beta / len(literals)) / scale
+        self.tau_ = oracle.tau(queries[0], self._beta / len(queries)) / scale
         allowed = self.tau_ + self._by_chance(len(literals), db.rows) / scale
         # E[(literal false) (label - noise)] = (1 - 2 noise) P(literal false, label before noise)
-        shares = (oracle.means(queries) - self.label_noise) / scale
+        means = oracle.means(queries)
+        self._leave_out(NOBODY)
+        if len(queries) > len(literals):
+            rows = db.rows * (1 - float(means[-1]))
+            self._leave_out(LeftOut(rows, noise_std(db, db.price(queries[-1]))))
+        shares = (means[: len(literals)] - self.label_noise) / scale
         kept = shares <= allowed
         self.literals_ = tuple(t for t, keep in zip(literals, kept, strict=True) if keep)
         self.conjunction_ = " AND ".join(map(str, self.literals_)) or "TRUE"
         self.error_bound_ = min(1.0, float((np.maximum(shares[kept], 0.0) + allowed).sum()))
-        self.classes_ = classes_of(db, label)
-        self.columns_, self.n_features_in_ = columns, len(columns)
-        self.values_ = tuple(tuple(db.schema.get(name).listed) for name in columns)
+        self.classes_ = task.classes
+        self._use(task)
+        self.values_ = tuple(tuple(db.schema[name].listed or ()) for name in columns)
 
-    def _queries(
-        self, db: Any, columns: tuple[str, ...], label: str | None, budget: Any
-    ) -> list[sulq.Query]:
-        """For every literal, how often it is false where the label is true."""
-        self._check()
-        test = self._test(db, label)
-        functions = [self._function(str(t), test) for t in literals_of(db, columns)]
-        oracle = StatisticalQueries(db)
-        if budget is None:
-            tau = self.max_error * (1 - 2 * self.label_noise) / (2 * len(functions))
+    def _queries(self, task: Task) -> list[sulq.Query]:
+        """For every literal, how often it is false where the label is true; then the rows used."""
+        tests, known = tests_of(task), task.known
+        if len(tests) != 1:
+            raise sulq.QueryNotAllowed(
+                f"label={task.label!r}: want a Boolean, or two listed values."
+            )
+        literals = literals_of(task.db, task.columns)
+        functions = [self._function(str(t), tests[0], known) for t in literals]
+        functions += [known] if known else []
+        oracle = StatisticalQueries(task.db)
+        if task.budget is None:
+            tau = self.max_error * (1 - 2 * self.label_noise) / (2 * len(literals))
             return oracle.queries(functions, tau, self._beta)
-        return all_within(db, [oracle.query(f, None) for f in functions], budget)
+        return task.finest([oracle.query(f, None) for f in functions])
 
-    def _function(self, text: str, test: str) -> str | Cases:
+    def _function(self, text: str, test: str, known: str | None) -> str | Cases:
         """A predicate, or with label noise (literal false) * (label - noise) + noise."""
-        false = f"NOT COALESCE({text}, FALSE)"
+        false = conjoined(known, f"NOT COALESCE({text}, FALSE)")
         if not self.label_noise:
             return f"{false} AND {test}"
         # 1 and 0 where the literal is false, and the noise where it is not.
         return (
             (f"{false} AND {test}", 1.0),
             (f"{false} AND NOT {test}", 0.0),
-            (f"COALESCE({text}, FALSE)", self.label_noise),
+            (f"NOT ({false})", self.label_noise),
         )
 
     @property
@@ -140,42 +136,16 @@ class ConjunctionLearner(Learner):
             return 0.0
         return math.sqrt(math.log(m / self._beta) / (2 * max(n, 1)))
 
-    def _check(self) -> None:
-        for name, high in (("max_error", 1), ("beta", 1), ("label_noise", 0.5)):
-            value = getattr(self, name)
-            least = name == "label_noise" and value == 0
-            if isinstance(value, bool) or not (least or 0 < value < high):
-                raise sulq.Refused(f"{name}={value!r}, want a number between 0 and {high}.")
-
-    def _test(self, db: Any, label: str | None) -> str:
-        tests = tests_of(db, label)
-        if len(tests) != 1:
-            raise sulq.QueryNotAllowed(f"label={label!r}: want a Boolean, or two listed values.")
-        return tests[0]
-
-    def _inputs(self, X: Any) -> tuple[dict[str, Any], dict[str, Any]]:
+    def _inputs(self, X: Any) -> dict[str, Column]:
         """X of zeros and ones as Boolean columns."""
-        rows = as_matrix(X)
-        if not np.isin(rows[~np.isnan(rows)], (0.0, 1.0)).all():
-            raise sulq.Refused("X: want zeros and ones, or NaN. Categories need a database.")
-        names = [f"x{i}" for i in range(rows.shape[1])]
-        held = [[None if np.isnan(v) else bool(v) for v in column] for column in rows.T]
-        return dict(zip(names, held, strict=True)), {n: {"type": "boolean"} for n in names}
-
-    def _target(self, y: Any) -> tuple[Any, dict[str, Any]]:
-        return labels(y)
+        return boolean_columns(X)
 
     # --- using it -----------------------------------------------------------------------
 
     def predict(self, X: Any) -> Any:
         """The class of each row: Booleans as True and False or 1 and 0, categories by name."""
         self._check_fitted()
-        rows = np.array(X, dtype=object)
-        if rows.ndim != 2 or rows.shape[1] != self.n_features_in_:
-            raise sulq.Refused(
-                f"X has shape {rows.shape}, want rows with the model's columns: "
-                f"{', '.join(self.columns_)}."
-            )
+        rows = self._rows(X)
         parts = map(declared, self.columns_, rows.T, self.values_)
         held = dict(zip(self.columns_, parts, strict=True))
         found = np.ones(len(rows), dtype=bool)
@@ -183,18 +153,12 @@ class ConjunctionLearner(Learner):
             found &= Literal(name, value, equal).holds(held[name])
         return self.classes_[found.astype(int)]
 
-    def summary(self) -> str:
-        """The conjunction, and how often it can be wrong."""
-        self._check_fitted()
+    def _words(self) -> str:
         bound = f"wrong on at most {self.error_bound_:.2%} of the rows if it is a conjunction"
         return f"{self.classes_[1]} where {self.conjunction_}  ({bound})"
 
-    def score(self, X: Any, y: Any) -> float:
-        """The share of rows the analyst holds that are classified as y says."""
-        return float(np.mean(self.predict(X) == np.asarray(y)))
 
-
-def literals_of(db: Any, columns: tuple[str, ...]) -> list[Literal]:
+def literals_of(db: sulq.Queryable, columns: tuple[str, ...]) -> list[Literal]:
     """Everything a conjunction can say of these columns."""
     out = []
     for name in columns:

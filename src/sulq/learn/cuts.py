@@ -15,10 +15,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 import sulq
+from sulq.expressions.quoting import quote
+from sulq.learn.task import Task, bounded, declared, equals
 
-from .perceptron import literal, quoted
-
-OTHER = "other"  # missing, or a value nobody declared
+OTHER = "(other)"  # missing, or a value nobody declared
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,8 +57,8 @@ class Cut:
 
     def tests(self) -> list[str]:
         """Each branch as a SQL predicate; together they hold of every row once."""
-        name = quoted(self.column)
-        known = [_is(name, value) for value in self.values]
+        name = quote(self.column)
+        known = [equals(self.column, value) for value in self.values]
         if self.edges:
             inner = [f"{edge!r}" for edge in self.edges[1:-1]]
             ends = zip([None, *inner], [*inner, None], strict=True)
@@ -113,16 +113,6 @@ class Cut:
             raise sulq.Refused(f"X: column {self.column!r} holds values, not lists.") from None
 
 
-def rows_of(X: Any, columns: Sequence[str]) -> Any:
-    """Rows that the analyst holds, of whatever values, as a 2-D array."""
-    rows = X if isinstance(X, np.ndarray) else np.array(X, dtype=object)
-    if rows.ndim != 2 or rows.shape[1] != len(columns):
-        raise sulq.Refused(
-            f"X has shape {rows.shape}, want rows with the model's columns: {', '.join(columns)}."
-        )
-    return rows
-
-
 def numbers_in(column: Any, name: str) -> NDArray[np.float64]:
     """A column's numbers; what is missing is NaN."""
     try:
@@ -131,37 +121,31 @@ def numbers_in(column: Any, name: str) -> NDArray[np.float64]:
         raise sulq.Refused(f"X: column {name!r} holds numbers.") from None
 
 
-def usable(schema: Any, label: str | None) -> tuple[str, ...]:
-    """Every column that can be cut, but the label and keys."""
-    return tuple(
-        c.name
-        for c in schema.columns
-        if c.name != label and not c.key
-        and (c.listed is not None or (c.type in ("integer", "number") and c.bounded))
-    )  # fmt: skip
+def usable(column: Any) -> bool:
+    """Can it be cut?"""
+    return column.listed is not None or bounded(column)
 
 
-def cuts_of(schema: Any, columns: Sequence[str], label: str | None, bins: int) -> list[Cut]:
+def cuts_of(task: Task, bins: int) -> list[Cut]:
     """The cuts of some columns, none of them the label."""
-    if not columns or label in columns or len(set(columns)) < len(columns):
+    columns = task.columns
+    if not columns or task.label in columns or len(set(columns)) < len(columns):
         raise sulq.QueryNotAllowed(
-            f"columns={list(columns)!r}: name each once, and not the label {label!r}."
+            f"columns={list(columns)!r}: name each once, and not the label {task.label!r}."
         )
-    return [cut_of(schema, name, bins) for name in columns]
+    return [cut_of(task.db.schema, name, bins) for name in columns]
 
 
 def cut_of(schema: Any, name: str, bins: int) -> Cut:
     """The cut of a declared column: listed values, declared bins, or `bins` equal ones."""
-    column = schema.get(name)
-    if column is None:
-        raise sulq.QueryNotAllowed(f"columns: there is no column {name!r}.")
-    if column.listed is not None:
-        return Cut(name, tuple(column.listed), (), column.type != "boolean" or column.nullable)
-    if column.type not in ("integer", "number") or not column.bounded:
+    column = declared(schema, name)
+    if not usable(column):
         raise sulq.QueryNotAllowed(
             f"columns: {name!r} is neither Boolean, nor a column with listed values, nor a number "
             "with declared low and high."
         )
+    if column.listed is not None:
+        return Cut(name, tuple(column.listed), (), column.type != "boolean" or column.nullable)
     return Cut(name, (), _edges(column, bins), column.nullable)
 
 
@@ -174,12 +158,6 @@ def _edges(column: Any, bins: int) -> tuple[float, ...]:
         count = min(bins, high + 1 - low)
         return tuple(low + (high + 1 - low) * i // count for i in range(count + 1))
     return (*(low + (high - low) * i / bins for i in range(bins)), high)
-
-
-def _is(name: str, value: Any) -> str:
-    if isinstance(value, bool):
-        return name if value else f"NOT {name}"
-    return f"{name} = {literal(value)}"
 
 
 def _between(name: str, low: str | None, high: str | None) -> str:

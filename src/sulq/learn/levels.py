@@ -16,26 +16,26 @@ from typing import Any
 import numpy as np
 
 import sulq
+from sulq.learn.arrays import Array
+from sulq.learn.cuts import Cut
+from sulq.learn.task import MICRO, LeftOut, Task, all_within, conjoined, noise_std
+from sulq.learn.trees import Heard, LeafRule, Node, agreed, best_attribute, leaf_tree
 
-from .base import MICRO, Array, all_within
-from .cuts import Cut
-from .trees import Heard, Node, agreed, best_attribute, gamma, leaf_tree
+LEAST_STD = 1e-3  # of a count, where there is no noise
 
 
 class Levels:
     """A tree that grows by a level whenever it asks; `open` are the nodes it asks about."""
 
-    def __init__(
-        self, db: Any, cuts: list[Cut], label: str, classes: int, max_gain_loss: float
-    ) -> None:
-        self.db = db
+    def __init__(self, task: Task, cuts: list[Cut], rule: LeafRule) -> None:
+        self.db = task.db
         self.cuts = cuts
-        self.label = label
-        self.classes = classes
-        self.max_gain_loss = max_gain_loss
-        column = db.schema.get(label)
+        self.label = str(task.label)
+        self.classes = len(task.classes)
+        self.rule = rule
+        self.where = task.complete
         # The last cell has no class: a value nobody declared, or a missing one.
-        self.label_cells = classes + int(column.type != "boolean" or column.nullable)
+        self.label_cells = self.classes + (task.labelled is not None)
         self.root = Node()
         self.open = [self.root]
 
@@ -44,14 +44,22 @@ class Levels:
         queries = self._within(share)
         if not queries:
             return False
-        heard = self.heard(self.db.ask(queries))
+        # Tables asked together would not be independent, as what is learned from them supposes.
+        heard = self.heard(self._ask(queries))
         opened = []
         for node, said in zip(self.open, heard, strict=True):
-            chosen = best_attribute(said, node, self.max_gain_loss)
+            chosen = best_attribute(said, node, self.rule)
             if chosen is not None:
                 opened += node.split(chosen, said.tables[chosen], said.variances[chosen])
         self.open = opened
         return True
+
+    def _ask(self, queries: list[sulq.Query]) -> list[Any]:
+        return self.db.ask(queries, share=False)
+
+    def left_out(self) -> LeftOut:
+        """Rows that are in no class of the root: they miss a column or the label."""
+        return LeftOut.of(self.db.rows, self.root.counts, math.sqrt(self.root.variance))
 
     def _within(self, share: Any) -> list[sulq.Query]:
         """What to ask for so many queries, after closing nodes too small for its noise.
@@ -73,7 +81,7 @@ class Levels:
     def _least(self, node: Node, std: float) -> float:
         """The rows a node needs so that some attribute may split it."""
         sizes = [self.cuts[a].size for a in self.attributes(node)]
-        return gamma(min(sizes), self.classes, self.max_gain_loss) * std
+        return self.rule.least(min(sizes), self.classes, std)
 
     def std(self, share: Any) -> float:
         """The standard deviation of a count when a level may cost so much."""
@@ -85,14 +93,18 @@ class Levels:
     @cached_property
     def _prices(self) -> list[sulq.Price]:
         """Of a histogram of each attribute by class."""
-        queries = [sulq.Query(by=(cut.by, self.label)) for cut in self.cuts]
+        queries = [sulq.Query(by=(cut.by, self.label), where=self.where) for cut in self.cuts]
         return [self.db.price(query) for query in queries]
 
     @cached_property
     def _natural_std(self) -> float:
         """Of a count, at the database's own noise."""
-        promise = self.db.promise
-        return max(self._prices[0].half_widths) * float(promise.std / promise.half_width(0.95))
+        return noise_std(self.db, self._prices[0])
+
+    @property
+    def counts(self) -> int:
+        """How many counts a node is split by: of each attribute its branches, by class too."""
+        return sum(cut.size for cut in self.cuts) * (1 + self.classes)
 
     def attributes(self, node: Node) -> list[int]:
         """Those that did not lead to the node."""
@@ -104,7 +116,8 @@ class Levels:
         """A histogram per attribute that some open node may be split by."""
         tree, _ = leaf_tree(self.root, self.cuts, frozenset(self.open))
         leaf = () if tree is None else (sulq.Leaf(tree),)
-        return [sulq.Query(by=(*leaf, self.cuts[a].by, self.label)) for a in self._asked()]
+        by = [(*leaf, self.cuts[a].by, self.label) for a in self._asked()]
+        return [sulq.Query(by=each, where=self.where) for each in by]
 
     def heard(self, answers: list[Any]) -> list[Heard]:
         """Each open node's part of the answers."""
@@ -114,7 +127,7 @@ class Levels:
             a: self._table(answer, self.cuts[a])
             for a, answer in zip(self._asked(), answers, strict=True)
         }
-        std = answers[0].stds[0][0]
+        std = max(answers[0].stds[0][0], LEAST_STD)
         return [
             agreed(node, {a: tables[a][place[node]] for a in self.attributes(node)}, std)
             for node in self.open
@@ -146,7 +159,7 @@ class PaperLevels(Levels):
         out = []
         for node in self.open:
             tests = [f"({self.cuts[a].tests()[branch]})" for a, branch in node.path]
-            where = " AND ".join(tests) or None
+            where = conjoined(self.where, *tests)
             out += [sulq.Query(where=where), sulq.Query(by=self.label, where=where)]
             for cut in (self.cuts[a] for a in self.attributes(node)):
                 out.append(sulq.Query(by=cut.by, where=where))
@@ -155,7 +168,7 @@ class PaperLevels(Levels):
 
     def heard(self, answers: list[Any]) -> list[Heard]:
         """Counts as they were asked for; N_T is not needed beside N_j."""
-        rest, std = iter(answers), answers[0].stds[0][0]
+        rest, std = iter(answers), answers[-1].stds[0][0]  # the first may be n, which is exact
         return [self._node(node, rest, std) for node in self.open]
 
     def _node(self, node: Node, rest: Any, std: float) -> Heard:
@@ -179,13 +192,18 @@ class PaperLevels(Levels):
         sizes = sorted((cut.size for cut in self.cuts), reverse=True)
         nodes = itertools.accumulate([1, *sizes[: depth - 1]], lambda x, y: x * y)
         levels = (n * self._numbers(most[: len(most) - i]) for i, n in enumerate(nodes))
-        return sulq.Price(self._each.micro * sum(levels))
+        everyone: sulq.Price = self.db.price(sulq.Query(where=self.where))  # n itself is free
+        return sulq.Price(self._each.micro * (sum(levels) - 1) + everyone.micro)
 
     @cached_property
     def _each(self) -> sulq.Price:
-        """One query for a number; more where one person may have several rows."""
-        price: sulq.Price = self.db.price(sulq.Query())
-        return price
+        """One query for a private number; more where one person may have several rows."""
+        asked = [(sulq.Query(by=self.label), self.label_cells)]
+        asked += [
+            (sulq.Query(by=(cut.by, self.label)), cut.cells * self.label_cells) for cut in self.cuts
+        ]
+        prices = [(self.db.price(query).micro, numbers) for query, numbers in asked]
+        return sulq.Price(max(-(-micro // numbers) for micro, numbers in prices))
 
     def _numbers(self, attributes: list[int]) -> int:
         """1 + t, and t_A + t_A t for each attribute."""
@@ -193,20 +211,39 @@ class PaperLevels(Levels):
         return 1 + self.label_cells + cells * (1 + self.label_cells)
 
 
+class ExactLevels(Levels):
+    """Our questions to a database that answers exactly or refuses: a level whole, or not at all."""
+
+    def _ask(self, queries: list[sulq.Query]) -> list[Any]:
+        return self.db.ask(queries, together=True)
+
+    def std(self, share: Any) -> float:
+        """Of the dither, whatever is paid."""
+        return max(self._natural_std, LEAST_STD)
+
+    def price(self, depth: int) -> sulq.Price:
+        """The root's own, then one query for each number of as many nodes as there can be."""
+        root = sum(price.micro for price in self._prices)
+        sizes = sorted((cut.size for cut in self.cuts), reverse=True)
+        nodes = list(itertools.accumulate(sizes[: depth - 1], lambda x, y: x * y))
+        cells = sorted((cut.cells for cut in self.cuts), reverse=True)
+        below = sum(n * sum(cells[: len(cells) - i - 1]) for i, n in enumerate(nodes))
+        return sulq.Price(root + MICRO * self.label_cells * below)
+
+
 def planned(levels: Levels, deepest: int, budget: Any) -> int:
     """How many levels n rows can feed: as many as leave an average node rows enough to split.
 
     n is public, so this looks at no row. More levels would only take from the first ones.
     """
-    if isinstance(levels, PaperLevels):
+    if isinstance(levels, PaperLevels | ExactLevels):
         return deepest
     t = branching(levels.cuts)
-    least = gamma(t, levels.classes, levels.max_gain_loss)
     for depth in range(deepest, 1, -1):
         left = levels.price(depth).queries if budget is None else Fraction(budget)
         for i in range(depth):
             share = left * share_now(levels.cuts, depth - i)
-            if levels.db.rows < t**i * least * levels.std(share):
+            if levels.db.rows < t**i * levels.rule.least(t, levels.classes, levels.std(share)):
                 break
             left -= share
         else:

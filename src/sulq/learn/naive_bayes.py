@@ -2,7 +2,8 @@
 
 A number is scaled to y in [-1/2, 1/2]; within a class it is taken to be normal. By class the
 query releases the count and, for every number, the sums of y and of q = y^2 - 1/8, which has
-half the reach of y^2. A category has a histogram by class. All of it is one scan.
+half the reach of y^2. A category has a histogram by class. All of it is one scan, over the rows
+that have all the columns.
 """
 
 from __future__ import annotations
@@ -16,11 +17,13 @@ from typing import Any
 import numpy as np
 
 import sulq
-
-from .base import Array, Learner, all_within, bounds_of, check_budget
-from .cuts import Cut, cuts_of, numbers_in, rows_of, usable
-from .perceptron import classes_of, labels, quoted
-from .trees import shares_of
+from sulq.expressions.quoting import quote
+from sulq.learn.arrays import Array
+from sulq.learn.base import BOUNDS, Classifier
+from sulq.learn.cuts import Cut, cuts_of, numbers_in, usable
+from sulq.learn.parameters import About, parameter
+from sulq.learn.task import NOBODY, LeftOut, Task, bounds_of
+from sulq.learn.trees import shares_of
 
 MIDDLE = 0.125  # of the range of y^2
 ENOUGH = 2.0  # standard deviations of a count; its noise is in var_ too, so few are enough
@@ -31,15 +34,18 @@ LEAST = 2.0**-32  # a variance of y: numbers are cut into steps
 class Question:
     """What is asked: numbers in the first query, then a histogram per category."""
 
+    classes: Any
     numbers: tuple[str, ...]
     cuts: tuple[Cut, ...]
     queries: tuple[sulq.Query, ...]
 
 
-class NaiveBayes(Learner):
+@dataclass(kw_only=True, eq=False, repr=False)
+class NaiveBayes(Classifier):
     """A normal distribution per class and number, shares per class and category.
 
-    The label is a Boolean column or one with listed values. Booleans and numbers with declared
+    The label is a Boolean column or one with listed values; `fit(X, y)` needs `classes`, what y can
+    be, unless y is an array of Booleans. Booleans and numbers with declared
     bins count as categories. A class with too few rows for the noise is given what all rows
     together have, and named in small_classes_.
 
@@ -48,66 +54,51 @@ class NaiveBayes(Learner):
     holds the noisy counts, class_count_std_ their noise.
     """
 
-    estimator_type = "classifier"
+    about = About(
+        "naive-bayes", "Classes from each column by itself, from one query.",
+        "--columns age,region --label smoker --out bayes.json", "Naive Bayes", "class", True,
+    )  # fmt: skip
 
-    def __init__(
-        self,
-        *,
-        budget: float | None = None,
-        epsilon: float | None = None,
-        delta: float = 1e-6,
-        guarantee: str = "beliefs",
-        bounds: Any = (0.0, 1.0),
-    ) -> None:
-        self.budget = budget
-        self.epsilon = epsilon
-        self.delta = delta
-        self.guarantee = guarantee
-        self.bounds = bounds
+    _usable = staticmethod(usable)
 
-    def _columns(
-        self, db: Any, columns: Sequence[str] | None, label: str | None
-    ) -> tuple[str, ...]:
-        """The columns asked for, or every one that has bounds or values but the label and keys."""
-        if columns is not None:
-            return super()._columns(db, columns, label)
-        return usable(db.schema, label)
+    bounds: Any = parameter(None, BOUNDS)
 
-    def _question(self, db: Any, columns: tuple[str, ...], label: str | None) -> Question:
-        classes_of(db, label)
-        cuts = cuts_of(db.schema, columns, label, bins=1)
-        plain = [bool(cut.edges) and db.schema.get(cut.column).bins is None for cut in cuts]
-        numbers = tuple(cut.column for cut, number in zip(cuts, plain, strict=True) if number)
-        listed = tuple(cut for cut, number in zip(cuts, plain, strict=True) if not number)
-        queries = [moments(db, numbers, str(label))] if numbers else []
-        queries += [sulq.Query(by=(cut.by, str(label))) for cut in listed]
-        return Question(numbers, listed, tuple(queries))
+    def _question(self, task: Task) -> Question:
+        schema, label = task.db.schema, str(task.label)
+        classes = task.classes  # refused before the columns are
+        numbers, listed = [], []
+        for cut in cuts_of(task, bins=1):
+            if cut.edges and schema[cut.column].bins is None:
+                numbers.append(cut.column)
+            else:
+                listed.append(cut)
+        where = task.complete
+        queries = [moments(task.db, tuple(numbers), label, where)] if numbers else []
+        queries += [sulq.Query(by=(cut.by, label), where=where) for cut in listed]
+        return Question(classes, tuple(numbers), tuple(listed), tuple(queries))
 
-    def _price(
-        self, db: Any, columns: tuple[str, ...], label: str | None, budget: Any
-    ) -> sulq.Price:
-        queries = self._question(db, columns, label).queries
-        price: sulq.Price = db.price(all_within(db, queries, budget))
-        return price
+    def _price(self, task: Task) -> sulq.Price:
+        queries = dict.fromkeys(task.finest(self._question(task).queries))
+        return sum((task.db.price(query) for query in queries), sulq.Price(0))
 
-    def _fit(self, db: Any, columns: tuple[str, ...], label: str | None, budget: Any) -> None:
-        asked = self._question(db, columns, label)
-        check_budget(db, self._price(db, columns, label, budget))
-        answers = db.ask(all_within(db, asked.queries, budget))
-        self.columns_, self.n_features_in_ = columns, len(columns)
-        self.classes_ = classes_of(db, label)
+    def _fit(self, task: Task) -> None:
+        db, asked = task.db, self._question(task)
+        # Tables asked together would not be independent, as what is learned from them supposes.
+        answers = db.ask(task.finest(asked.queries), share=False)
+        self._use(task)
+        self.classes_ = asked.classes
         self.numbers_ = asked.numbers
         self.cuts_ = tuple((c.column, c.values, c.edges, c.other) for c in asked.cuts)
         self._learn(db, asked, answers)
+        found = LeftOut.of(db.rows, self.class_count_, self.class_count_std_)
+        self._leave_out(found if task.known else NOBODY)
 
-    def _learn(self, db: Any, asked: Question, answers: list[Any]) -> None:
+    def _learn(self, db: sulq.Queryable, asked: Question, answers: list[Any]) -> None:
         """Everything after the query: no more data is touched."""
-        k, first = len(self.classes_), answers[0] if asked.numbers else None
+        k, first = len(self.classes_), answers.pop(0) if asked.numbers else None
         tables = [
             Counts(answer.values[:, 0].reshape(cut.cells, -1)[: cut.size, :k], answer.stds[0][0])
-            for cut, answer in zip(
-                asked.cuts, answers[len(answers) - len(asked.cuts) :], strict=True
-            )
+            for cut, answer in zip(asked.cuts, answers, strict=True)
         ]
         sums = [Counts(table.values.sum(axis=0), table.std * math.sqrt(len(table.values)))
                 for table in tables]  # fmt: skip
@@ -126,15 +117,12 @@ class NaiveBayes(Learner):
         self.theta_std_ = bells.mean_std * width
         self.var_, self.var_std_ = bells.var * width**2, bells.var_std * width**2
 
-    def _target(self, y: Any) -> tuple[Any, dict[str, Any]]:
-        return labels(y)
-
     # --- using it -----------------------------------------------------------------------
 
     def predict_log_proba(self, X: Any) -> Array:
         """The logarithm of each class's probability, in the order of classes_."""
         self._check_fitted()
-        rows = rows_of(X, self.columns_)
+        rows = self._rows(X)
         found = np.log(self.class_prior_) + np.zeros((len(rows), 1))
         for i, name in enumerate(self.numbers_):
             x = numbers_in(rows[:, self.columns_.index(name)], name)[:, None]
@@ -154,12 +142,11 @@ class NaiveBayes(Learner):
         best = self.predict_log_proba(X).argmax(axis=1)
         return self.classes_[best]
 
-    def summary(self) -> str:
-        """Each class: its rows, its means and spreads, and its shares of each category."""
-        self._check_fitted()
+    def _words(self) -> str:
         return "\n".join(line for i in range(len(self.classes_)) for line in self._class(i))
 
     def _class(self, i: int) -> Iterator[str]:
+        """Its rows, its means and spreads, and its shares of each category."""
         few = ", too few for the noise" if self.classes_[i] in self.small_classes_ else ""
         counted = f"{self.class_count_[i]:,.0f} +/- {1.96 * self.class_count_std_:,.0f}"
         yield f"{self.classes_[i]}: {self.class_prior_[i]:.1%}, {counted} rows{few}"
@@ -169,10 +156,6 @@ class NaiveBayes(Learner):
         for cut, shares in zip((Cut(*c) for c in self.cuts_), self.category_shares_, strict=True):
             parts = zip(cut.labels, shares[:, i], strict=True)
             yield f"  {cut.column}: " + ", ".join(f"{label} {share:.1%}" for label, share in parts)
-
-    def score(self, X: Any, y: Any) -> float:
-        """The share of rows the analyst holds that are classified as y says."""
-        return float(np.mean(self.predict(X) == np.asarray(y)))
 
 
 @dataclass(frozen=True, slots=True)
@@ -193,7 +176,9 @@ class Bells:
     var_std: Array
 
 
-def moments(db: Any, numbers: tuple[str, ...], label: str) -> sulq.Query:
+def moments(
+    db: sulq.Queryable, numbers: tuple[str, ...], label: str, where: str | None
+) -> sulq.Query:
     """Counts, sums of y and of q by class, weighted for the least error at its price.
 
     A mean is off by what y and the count are off by, a variance by what q, y and the count are,
@@ -202,13 +187,14 @@ def moments(db: Any, numbers: tuple[str, ...], label: str) -> sulq.Query:
     """
     low, width = bounds_of(db.schema, numbers)
     scaled = [
-        f"(COALESCE({quoted(name)}, {float(a + w / 2)!r}) - {float(a + w / 2)!r}) / {float(w)!r}"
+        f"({quote(name)} - {float(a + w / 2)!r}) / {float(w)!r}"
         for name, a, w in zip(numbers, low, width, strict=True)
     ]
     squares = [f"ABS({y}) * ABS({y}) - {MIDDLE!r}" for y in scaled]
     count = Fraction(round(math.sqrt(math.sqrt(len(numbers)) / 2), 6))
     ones = (Fraction(1),) * (2 * len(numbers))
-    return sulq.Query(("1", *scaled, *squares), by=label, weights=(count, *ones))
+    weights = (count, *ones)
+    return sulq.Query(("1", *scaled, *squares), by=label, where=where, weights=weights)
 
 
 def best_mean(heard: Sequence[Counts]) -> Counts:

@@ -7,21 +7,26 @@ matrix costs a sixteenth, and A^T A about 0 follows from the moments about 1/2 a
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import KW_ONLY, dataclass
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 import sulq
-
-from .base import Array, Learner, within
-from .moments import CENTRE, Moments, ask_moments, moments_query
-from .pictures import components, drawn
+from sulq.learn.arrays import Array
+from sulq.learn.base import BOUNDS, ROW_NORM, Learner
+from sulq.learn.model_pictures import components, components_text, saved
+from sulq.learn.parameters import About, parameter
+from sulq.learn.second_moments import CENTRE, Moments, ask_moments, moments_query
+from sulq.learn.task import Task
+from sulq.learn.validation import Transformer
 
 FIRST_ORDER = 0.5  # the sine up to which turning is about linear in the noise
 
 
-class SVD(Learner):
+@dataclass(eq=False, repr=False)
+class SVD(Transformer, Learner):
     """The top right singular vectors of the rows, seen through one noisy query.
 
     Columns are scaled to [0, 1] by their bounds; scaled=False goes back to their own units
@@ -33,48 +38,37 @@ class SVD(Learner):
     pi/2: it is noise), subspace_angle_ the same for their span.
     """
 
+    about = About(
+        "svd", "The same about zero instead of the mean: singular vectors, from one query.",
+        "--columns age,income --out svd.json",
+    )  # fmt: skip
+
     _centred = False
     _mean_length = 1.0  # |m|^2 over B^2: the origin is a corner of the box
 
-    def __init__(
-        self,
-        n_components: int | None = None,
-        *,
-        row_norm: float | None = None,
-        scaled: bool = True,
-        budget: float | None = None,
-        epsilon: float | None = None,
-        delta: float = 1e-6,
-        guarantee: str = "beliefs",
-        bounds: Any = (0.0, 1.0),
-    ) -> None:
-        self.n_components = n_components
-        self.row_norm = row_norm
-        self.scaled = scaled
-        self.budget = budget
-        self.epsilon = epsilon
-        self.delta = delta
-        self.guarantee = guarantee
-        self.bounds = bounds
+    n_components: int | None = parameter(
+        None, "How many; by default all.", low=1, words="Components", first=2, most=50
+    )
+    _: KW_ONLY
+    row_norm: float | None = parameter(None, ROW_NORM, low=0, above=True)
+    scaled: bool = parameter(True, "Columns scaled by their bounds, or as is.")
+    bounds: Any = parameter(None, BOUNDS)
 
-    def _query(self, db: Any, columns: tuple[str, ...]) -> sulq.Query:
+    def _query(self, task: Task) -> sulq.Query:
         k = self.n_components
-        if k is not None and (isinstance(k, bool) or not 1 <= k <= len(columns)):
-            raise sulq.Refused(f"n_components={k!r}, want 1 to {len(columns)}.")
-        return moments_query(columns, db.promise.guarantee, self.row_norm, self._mean_length)
+        if k is not None and k > len(task.columns):
+            raise sulq.Refused(f"n_components={k!r}, want 1 to {len(task.columns)}.")
+        return moments_query(task.db, task.columns, self.row_norm, self._mean_length)
 
-    def _price(
-        self, db: Any, columns: tuple[str, ...], label: str | None, budget: Any
-    ) -> sulq.Price:
-        price: sulq.Price = db.price(within(db, self._query(db, columns), budget))
-        return price
+    def _price(self, task: Task) -> sulq.Price:
+        return task.db.price(task.finest([self._query(task)]))
 
-    def _fit(self, db: Any, columns: tuple[str, ...], label: str | None, budget: Any) -> None:
-        moments = ask_moments(db, self._query(db, columns), budget)
-        self._scale(db, columns)
-        self._learn(moments, db.rows)
+    def _fit(self, task: Task) -> None:
+        moments = ask_moments(task, self._query(task))
+        self._scale(task)
+        self._learn(moments)
 
-    def _learn(self, moments: Moments, n: int) -> None:
+    def _learn(self, moments: Moments) -> None:
         """Everything after the query: no more data is touched."""
         units = np.ones(len(self.columns_)) if self.scaled else self.width_
         about = moments.mean if self._centred else self._from_origin()
@@ -83,17 +77,20 @@ class SVD(Learner):
         values, vectors = np.linalg.eigh(matrix)
         order = np.argsort(values)[::-1]
         values, vectors = values[order], vectors[:, order].T
-        k = self.n_components or len(values)
+        k, n = self.n_components or len(values), moments.rows
         self.components_ = upright(vectors[:k])
         positive = np.maximum(values, 0.0)  # the nearest PSD matrix
         # The noisy trace is unbiased; a sum of clipped eigenvalues would not be.
         total = max(float(np.trace(matrix)), float(positive[:k].sum()), 1e-300)
-        self.explained_variance_ = positive[:k] * (n / max(n - 1, 1) if self._centred else 1.0)
+        self.explained_variance_ = positive[:k] * (n / max(n - 1, 1.0) if self._centred else 1.0)
         self.explained_variance_ratio_ = positive[:k] / total
         self.singular_values_ = np.sqrt(positive[:k] * n)
         self.n_components_ = k
         self.mean_ = self._own(CENTRE + about) if self._centred else np.zeros(len(units))
+        self._leave_out(moments.left_out)
         turned = turning(vectors, spread**2, moments, about * units, units)
+        by_count = vectors @ (matrix - np.outer(about * units, about * units)) @ vectors.T
+        turned += (moments.rows_off * by_count) ** 2
         self.component_angles_, self.subspace_angle_ = angles(values, turned, k)
 
     def _matrix(self, moments: Moments) -> tuple[Array, Array]:
@@ -109,18 +106,14 @@ class SVD(Learner):
 
     # --- using it -----------------------------------------------------------------------
 
-    def transform(self, X: Any) -> Array:
+    def transform(self, X: Any) -> Any:
         """Rows in own units -> their coordinates along the components."""
-        return np.asarray(self._centre(X) @ self.components_.T)
+        return self._laid_out(self._centre(X) @ self.components_.T, X)
 
     def inverse_transform(self, Z: Any) -> Array:
         """Coordinates along the components -> rows in own units."""
         self._check_fitted()
         return self._uncentre(np.asarray(Z, dtype=np.float64) @ self.components_)
-
-    def fit_transform(self, X: Any, y: Any = None) -> Array:
-        """Fit an array and give its rows' coordinates: these are exact, not private."""
-        return self.fit(X, y).transform(X)
 
     def clean(self, row: Any) -> Array:
         """A row with missing entries (NaN), completed from the components (4.1.2).
@@ -149,11 +142,10 @@ class SVD(Learner):
     def plot(self, path: str | Path | None = None) -> sulq.Picture:
         """Scree and loadings, saved as SVG or PNG if a path is given. Nothing is asked."""
         self._check_fitted()
-        return drawn(components(self), path)
+        return saved(components_text(self), components(self), path)
 
-    def summary(self) -> str:
-        """Each component's share of variance, its angle and what it is made of."""
-        return self.plot().text
+    def _words(self) -> str:
+        return components_text(self)
 
     def as_columns(self) -> list[dict[str, Any]]:
         """Each component as a new column: offset + sum of weight times column, in own units.
@@ -184,12 +176,18 @@ class SVD(Learner):
         return np.array([f"pc{i + 1}" for i in range(self.n_components_)], dtype=object)
 
 
+@dataclass(eq=False, repr=False)
 class PCA(SVD):
     """Principal components: the same query as SVD, with the noisy mean taken out.
 
     mean_ is in own units; explained_variance_ and the components are those of the columns
     scaled to [0, 1], or in own units with scaled=False.
     """
+
+    about = About(
+        "pca", "Directions along which rows vary: principal components, from one query.",
+        "--columns age,income --out pca.json", "Principal components",
+    )  # fmt: skip
 
     _centred = True
     _mean_length = 1 / 3  # |m|^2 over B^2, as for a mean anywhere in the box
@@ -232,7 +230,7 @@ def angles(values: Array, turned: Array, k: int) -> tuple[Array, float]:
     d = len(values)
     gaps2 = (values[:k, None] - values) ** 2
     gaps2[np.arange(k), np.arange(k)] = np.inf
-    with np.errstate(divide="ignore"):
+    with np.errstate(divide="ignore", invalid="ignore"):  # 0/0, of equals, is a right angle too
         sines = np.sqrt((turned[:k] / gaps2).sum(axis=1))
     sines = np.where(sines <= FIRST_ORDER, sines, 1.0)
     if k == d:

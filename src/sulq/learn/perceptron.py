@@ -10,57 +10,52 @@ u / n, with n all rows, is the same direction, settles, and has s/n of the noise
 from __future__ import annotations
 
 import math
+from dataclasses import dataclass
 from fractions import Fraction
 from typing import Any
 
 import numpy as np
 
 import sulq
+from sulq.expressions.quoting import quote
+from sulq.learn.arrays import Array
+from sulq.learn.base import BOUNDS, ROW_NORM, WELL_ABOVE, Classifier
+from sulq.learn.parameters import About, parameter
+from sulq.learn.second_moments import CENTRE, count_and_sum_weights, longest2
+from sulq.learn.task import NOBODY, LeftOut, Task, conjoined, equals, within
 
-from .base import MICRO, WELL_ABOVE, Array, Learner, bounds_of, check_budget, within
-from .moments import CENTRE, count_and_sum_weights
-
+STEP = "How far a round moves: damped, or as the paper has it."
 BIAS = 0.5  # the constant coordinate, as long as a column can be
 NEGATIVE, POSITIVE = 0, 1
 
 
-class Perceptron(Learner):
+@dataclass(kw_only=True, eq=False, repr=False)
+class Perceptron(Classifier):
     """A linear threshold, or one per class against the rest, from noisy sums.
 
-    The label is a Boolean column or one with listed values. `max_iter` rounds share `budget`;
+    The label is a Boolean column or one with listed values; `fit(X, y)` needs `classes`, what y can
+    be, unless y is an array of Booleans. `max_iter` rounds share `budget`;
     each class pays its own rounds, two classes need one threshold. A class stops when its
     count of misclassified rows is no longer well above the noise, and pays no more.
-    step="damped" adds u / n each round, step="paper" u / s.
+    step="damped" adds u / n each round, step="paper" u / s. w0 is where the first round begins,
+    coefficients and then the intercept in own units, a row for each threshold; by default at 0.
 
     coef_ and intercept_ are in own units: the last weights where a class stopped, else those
     of the second half of its rounds averaged. n_iter_ holds the rounds of each threshold,
     misclassified_ the noisy count it ended with.
     """
 
-    estimator_type = "classifier"
+    about = About(
+        "perceptron", "A linear threshold between classes, from rounds of noisy sums.",
+        "--columns age,income --label smoker --out smokers.json", "Perceptron", "class",
+    )  # fmt: skip
 
-    def __init__(
-        self,
-        *,
-        max_iter: int = 20,
-        step: str = "damped",
-        fit_intercept: bool = True,
-        row_norm: float | None = None,
-        budget: float | None = None,
-        epsilon: float | None = None,
-        delta: float = 1e-6,
-        guarantee: str = "beliefs",
-        bounds: Any = (0.0, 1.0),
-    ) -> None:
-        self.max_iter = max_iter
-        self.step = step
-        self.fit_intercept = fit_intercept
-        self.row_norm = row_norm
-        self.budget = budget
-        self.epsilon = epsilon
-        self.delta = delta
-        self.guarantee = guarantee
-        self.bounds = bounds
+    max_iter: int = parameter(20, "The most rounds.", low=1, words="Rounds", first=20, most=200)
+    step: str = parameter("damped", STEP, choices=("damped", "paper"))
+    fit_intercept: bool = parameter(True, "A threshold away from the middle, or through it.")
+    row_norm: float | None = parameter(None, ROW_NORM, low=0, above=True)
+    w0: Any = parameter(None, "Where to begin: coefficients and the intercept, in own units.")
+    bounds: Any = parameter(None, BOUNDS)
 
     def rounds_needed(self, columns: int, margin: float) -> int:
         """Theorem 3: rounds enough for rows that some unit vector separates by `margin`.
@@ -69,78 +64,88 @@ class Perceptron(Learner):
         """
         if not margin > 0:
             raise sulq.Refused(f"margin={margin!r}, want a positive number.")
-        longest2 = columns / 4 if self.row_norm is None else min(self.row_norm**2, columns / 4)
-        return math.ceil(32 * (longest2 + BIAS**2 * self.fit_intercept) / margin**2)
+        longest = longest2(columns, self.row_norm) + BIAS**2 * self.fit_intercept
+        return math.ceil(32 * longest / margin**2)
 
-    def _price(
-        self, db: Any, columns: tuple[str, ...], label: str | None, budget: Any
-    ) -> sulq.Price:
-        rounds = self.max_iter
-        if isinstance(rounds, bool) or not isinstance(rounds, int) or rounds < 1:
-            raise sulq.Refused(f"max_iter={rounds!r}, want 1 or more.")
-        if self.step not in ("damped", "paper"):
-            raise sulq.Refused(f"step={self.step!r}, want 'damped' or 'paper'.")
-        tests = tests_of(db, label)
-        one = self._query(db, columns, tests[0], np.zeros(len(columns) + 1))
-        if budget is None:
-            return sulq.Price(rounds * len(tests) * db.price(one).micro)
-        within(db, one, Fraction(budget) / (rounds * len(tests)))  # refuses what cannot be
-        return sulq.Price(int(Fraction(budget) * MICRO))
+    def _price(self, task: Task) -> sulq.Price:
+        tests = tests_of(task)
+        self._starts(task, len(tests))  # refuses what cannot be
+        one = self._query(task, tests[0], np.zeros(len(task.columns) + 1))
+        asked = self.max_iter * len(tests)
+        natural = sulq.Price(asked * task.db.price(one).micro)
+        return task.most(natural, [one], Fraction(1, asked))
 
-    def _fit(self, db: Any, columns: tuple[str, ...], label: str | None, budget: Any) -> None:
-        price = self._price(db, columns, label, budget)
-        check_budget(db, price)
-        walks = [Walk(test, len(columns), self.fit_intercept) for test in tests_of(db, label)]
+    def _fit(self, task: Task) -> None:
+        price, db = self._price(task), task.db
+        task.check(price)
+        public = None if task.known else max(db.rows, 1)
+        tests = tests_of(task)
+        starts = self._starts(task, len(tests))
+        walks = [
+            Walk(test, start, self.fit_intercept, public)
+            for test, start in zip(tests, starts, strict=True)
+        ]
         share = price.queries / (self.max_iter * len(walks))
         with self._steps(db, self.max_iter) as steps:
             for _ in range(self.max_iter):
                 active = [walk for walk in walks if not walk.done]
                 if not active:
                     break
-                asked = [self._query(db, columns, walk.test, walk.w) for walk in active]
+                asked = [self._query(task, walk.test, walk.w) for walk in active]
                 answers = db.ask([within(db, query, share) for query in asked])
                 for walk, answer in zip(active, answers, strict=True):
-                    walk.go(answer, max(db.rows, 1) if self.step == "damped" else None)
+                    walk.go(answer, damped=self.step == "damped")
                 steps.step()
-        self._scale(db, columns)
-        self.classes_ = classes_of(db, label)
+        self._scale(task)
+        self.classes_ = task.classes
         self.n_iter_ = np.array([len(walk.path) - 1 for walk in walks])
         self.misclassified_ = np.array([walk.wrong for walk in walks])
+        self._leave_out(NOBODY if public else left_out_of(walks, db.rows))
         self._settle(np.array([walk.result for walk in walks]))
 
-    def _query(self, db: Any, columns: tuple[str, ...], test: str, w: Array) -> sulq.Query:
-        """Counts and sums by side of w and by label."""
-        a, b = count_and_sum_weights(len(columns), db.promise.guarantee, self.row_norm)
-        weights = (Fraction(a), Fraction(b))
-        if getattr(db, "pricing", "geometry") == "paper":
-            return self._paper_query(db, columns, test, w, weights)
+    def _starts(self, task: Task, thresholds: int) -> Array:
+        """The first w of each threshold, in scaled columns."""
+        shape = thresholds, len(task.columns) + 1
+        if self.w0 is None:
+            return np.zeros(shape)
+        given = np.atleast_2d(np.asarray(self.w0, dtype=np.float64))
+        if given.shape != shape or not np.isfinite(given).all():
+            raise sulq.Refused(f"w0 has shape {given.shape}, want finite numbers of shape {shape}.")
+        if task.db.pricing == "paper" and task.known:
+            raise sulq.Refused("w0: where values may be missing, the paper's count starts at 0.")
+        low, width = task.bounds
+        slope, level = given[:, :-1], given[:, -1] + given[:, :-1] @ (low + CENTRE * width)
+        return np.column_stack([slope * width, level / BIAS * self.fit_intercept])
+
+    def _query(self, task: Task, test: str, w: Array) -> sulq.Query:
+        """Counts and sums by side of w and by label, of rows that have one."""
+        columns, known = task.columns, task.labelled
+        weights = count_and_sum_weights(len(columns), task.db.promise.guarantee, self.row_norm)
+        if task.db.pricing == "paper":
+            values, where = self._paper_query(task, test, w)
+            return sulq.Query(values, where=conjoined(where, known), weights=weights)
         # w . (x - 1/2) + bias/2 > 0, written for x.
         bias = float(w[-1] * BIAS - w[:-1].sum() * CENTRE)
         by = (sulq.Side(columns, tuple(w[:-1].tolist()), bias), test)
-        return sulq.Query(sulq.Sums(columns, CENTRE, self.row_norm), by=by, weights=weights)
+        values = sulq.Sums(columns, CENTRE, self.row_norm)
+        return sulq.Query(values, by=by, where=known, weights=weights)
 
-    def _paper_query(
-        self, db: Any, columns: tuple[str, ...], test: str, w: Array, weights: tuple[Any, Any]
-    ) -> sulq.Query:
+    def _paper_query(self, task: Task, test: str, w: Array) -> tuple[sulq.Sums, str | None]:
         """As the paper counts: s, and the sum of label times row, over misclassified rows alone."""
-        low, width = bounds_of(db.schema, columns)
-        ends = zip(columns, low.tolist(), (low + width).tolist(), strict=True)
-        signed = [f"CASE WHEN {test} THEN {n} ELSE {a + b!r} - {n} END" for n, a, b in (
-            (quoted(c), a, b) for c, a, b in ends)]  # fmt: skip
+        names, (low, width) = [quote(c) for c in task.columns], task.bounds
+        ends = zip(names, (low + (low + width)).tolist(), strict=True)
+        signed = [f"CASE WHEN {test} THEN {name} ELSE {both!r} - {name} END" for name, both in ends]
         if self.fit_intercept:
             signed.append(f"CASE WHEN {test} THEN 1 ELSE 0 END")
         values = sulq.Sums(tuple(signed), CENTRE, self.row_norm)
         if not w.any():  # <d, 0> <= 0: everything is misclassified
-            return sulq.Query(values, weights=weights)
+            return values, None
         middle = low + CENTRE * width
         slope = w[:-1] / width
-        terms = [
-            f"{s!r} * COALESCE({quoted(c)}, {m!r})"
-            for c, s, m in zip(columns, slope.tolist(), middle.tolist(), strict=True)
-        ]
+        terms = [f"{s!r} * {name}" for name, s in zip(names, slope.tolist(), strict=True)]
         level = float(w[-1] * BIAS - slope @ middle)
         side = f"{' + '.join(terms)} > {-level!r}"
-        return sulq.Query(values, where=f"({side}) <> ({test})", weights=weights)
+        return values, f"({side}) <> ({test})"
 
     def _settle(self, w: Array) -> None:
         """Weights of unit length, put into own units."""
@@ -150,9 +155,6 @@ class Perceptron(Learner):
         middle = self.low_ + CENTRE * self.width_
         self.intercept_ = w[:, -1] * BIAS - self.coef_ @ middle
 
-    def _target(self, y: Any) -> tuple[Any, dict[str, Any]]:
-        return labels(y)
-
     # --- using it -----------------------------------------------------------------------
 
     def decision_function(self, X: Any) -> Array:
@@ -161,14 +163,18 @@ class Perceptron(Learner):
         return np.asarray(scores[:, 0] if len(self.coef_) == 1 else scores)
 
     def predict(self, X: Any) -> Any:
-        """The class of each row."""
+        """The class of each row; a row with a missing value has none."""
         scores = self.decision_function(X)
+        if np.isnan(scores).any():
+            raise sulq.Refused(
+                "X: rows with a missing value are on neither side. Leave them out, or complete "
+                "them first."
+            )
         chosen = (scores > 0).astype(int) if scores.ndim == 1 else scores.argmax(axis=1)
         return self.classes_[chosen]
 
-    def summary(self) -> str:
+    def _words(self) -> str:
         """Each threshold: its weights, its rounds and how many rows it ended up wrong about."""
-        self._check_fitted()
         lines = []
         for i, (w, bias) in enumerate(zip(self.coef_, self.intercept_, strict=True)):
             terms = " ".join(f"{x:+.3g} {c}" for x, c in zip(w, self.columns_, strict=True))
@@ -177,22 +183,28 @@ class Perceptron(Learner):
             lines.append(f"{name} where {terms} {bias:+.3g} > 0  ({said})")
         return "\n".join(lines)
 
-    def score(self, X: Any, y: Any) -> float:
-        """The share of rows the analyst holds that are classified as y says."""
-        return float(np.mean(self.predict(X) == np.asarray(y)))
-
 
 class Walk:
-    """One threshold on its way: every w so far, and what was counted."""
+    """One threshold on its way: every w so far, and what was counted.
 
-    def __init__(self, test: str, columns: int, fit_intercept: bool) -> None:
+    `rows` is how many there are, where that is public; else they are counted on the way.
+    """
+
+    def __init__(self, test: str, start: Array, fit_intercept: bool, rows: int | None) -> None:
         self.test = test
+        self.rows = rows
         self.fit_intercept = fit_intercept
-        self.path = [np.zeros(columns + 1)]
+        self.path = [start]
         self.wrong = math.inf
         self.done = False
-        self.labelled = np.zeros((2, columns + 1))  # count and sum of each label, over the rounds
+        self.labelled = np.zeros((2, len(start)))  # count and sum of each label, over the rounds
         self.asked = 0
+        self.std = 0.0  # of the noise of all rows together, as one round counts them
+
+    @property
+    def counted(self) -> float:
+        """All rows, as the rounds so far counted them."""
+        return float(self.labelled[:, 0].sum()) / max(self.asked, 1)
 
     @property
     def w(self) -> Array:
@@ -206,10 +218,11 @@ class Walk:
             return self.w
         return np.asarray(np.mean(self.path[len(self.path) // 2 :], axis=0))
 
-    def go(self, answer: Any, n: int | None) -> None:
+    def go(self, answer: Any, *, damped: bool) -> None:
         """Add the misclassified rows over n or over s; stop where there are too few to tell."""
         s, u, share = self._alone(answer) if len(answer.values) == 1 else self._by_side(answer)
         self.wrong = s
+        n = (self.rows or max(self.counted, 1.0)) if damped else None
         if s <= WELL_ABOVE * answer.stds[0][0] * math.sqrt(share):
             self.done = True
             return
@@ -218,11 +231,14 @@ class Walk:
     def _alone(self, answer: Any) -> tuple[float, Array, float]:
         """s and u as the paper asks for them, and the variance of s over R."""
         s, *u = answer.values[0]
+        if not self.w.any():  # everything is misclassified: the one round that counts all rows
+            self.labelled[POSITIVE, 0], self.asked, self.std = s, 1, answer.stds[0][0]
         return float(s), np.array(u if self.fit_intercept else [*u, 0.0]), 1.0
 
     def _by_side(self, answer: Any) -> tuple[float, Array, float]:
         """The same from counts and sums by side and label."""
         cells = answer.values.reshape(2, 2, -1)  # side x label x (count, sum of y)
+        self.std = 2 * answer.stds[0][0]
         wrong, share = self._misclassified(cells)
         count, *y = wrong[POSITIVE] - wrong[NEGATIVE]
         u = np.array([*y, BIAS * count * self.fit_intercept])
@@ -236,56 +252,25 @@ class Walk:
         """
         side = np.array([1, 0])  # the wrong side for a negative row is 1
         wrong, right = cells[side, [0, 1]], cells[1 - side, [0, 1]]
+        rounds, before = self.asked, self.labelled
+        self.asked, self.labelled = rounds + 1, before + wrong + right
         if not self.w.any():  # <d, 0> <= 0: everything is misclassified
-            wrong, right = wrong + right, 0 * right
-            self._remember(wrong)
-            return wrong, 2.0
-        known = self.asked / (self.asked + 1) / 2
-        corrected = wrong + known * (self.labelled / self.asked - wrong - right)
-        self._remember(wrong + right)
-        return corrected, 1.0 - known
-
-    def _remember(self, labelled: Array) -> None:
-        self.labelled = self.labelled + labelled
-        self.asked += 1
+            return wrong + right, 2.0
+        if not rounds:
+            return wrong, 1.0
+        known = rounds / (rounds + 1) / 2
+        return wrong + known * (before / rounds - wrong - right), 1.0 - known
 
 
-def tests_of(db: Any, label: str | None) -> list[str]:
+def left_out_of(walks: list[Walk], n: int) -> LeftOut:
+    """Rows that no walk counted. Each round of each walk counts all the others anew."""
+    rounds = sum(walk.asked for walk in walks)
+    counted = sum(walk.asked * walk.counted for walk in walks) / rounds
+    return LeftOut(n - counted, walks[0].std / math.sqrt(rounds))
+
+
+def tests_of(task: Task) -> list[str]:
     """For each threshold the SQL predicate of its class; two classes need only the second."""
-    classes = classes_of(db, label)
-    name = quoted(str(label))
-    if classes.dtype == bool:
-        return [f"COALESCE({name}, FALSE)"]
-    tests = [f"COALESCE({name} = {literal(value)}, FALSE)" for value in classes.tolist()]
+    classes, label = task.classes.tolist(), str(task.label)
+    tests = [f"COALESCE({equals(label, value)}, FALSE)" for value in classes]
     return tests[1:] if len(tests) == 2 else tests
-
-
-def labels(y: Any) -> tuple[Any, dict[str, Any]]:
-    """An array's classes as a column and its declaration."""
-    if y is None:
-        raise sulq.Refused("y: give a label for each row.")
-    given = np.asarray(y)
-    if given.dtype == bool:
-        return given, {"type": "boolean", "nullable": False}
-    given = given.astype(str) if given.dtype.kind == "O" else given
-    return given, {"values": np.unique(given).tolist()}
-
-
-def classes_of(db: Any, label: str | None) -> Any:
-    """What the owner declared that the label can be."""
-    column = db.schema.get(label) if label is not None else None
-    if column is None or column.listed is None or len(column.listed) < 2:
-        raise sulq.QueryNotAllowed(
-            f"label={label!r}: want a Boolean column, or one with two or more listed values."
-        )
-    return np.array(column.listed)
-
-
-def quoted(name: str) -> str:
-    """A column in SQL."""
-    return '"' + name.replace('"', '""') + '"'
-
-
-def literal(value: Any) -> str:
-    """A constant in SQL."""
-    return "'" + value.replace("'", "''") + "'" if isinstance(value, str) else repr(value)

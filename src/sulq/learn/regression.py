@@ -3,70 +3,60 @@
 from __future__ import annotations
 
 import math
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 import sulq
+from sulq.learn.arrays import Array, Column, number_label
+from sulq.learn.base import BOUNDS, ROW_NORM, Learner
+from sulq.learn.model_pictures import coefficients, coefficients_text, saved
+from sulq.learn.parameters import About, parameter
+from sulq.learn.second_moments import CENTRE, Moments, ask_moments, moments_query
+from sulq.learn.task import Task, bounds_of
 
-from .base import Array, Learner, each_bound, within
-from .moments import CENTRE, Moments, ask_moments, moments_query
-from .pictures import coefficients, drawn
 
-
+@dataclass(kw_only=True, eq=False, repr=False)
 class LinearRegression(Learner):
     """Ordinary least squares with as much ridge as the noise asks for.
 
     `alpha` is the ridge in columns scaled to [0, 1]; None takes the least that keeps the noisy
     matrix well above its own noise, which is 0 where the columns vary enough. coef_ and
     intercept_ are in own units, coef_std_ and intercept_std_ the standard deviations that noise
-    alone gives them.
+    alone gives them. `fit(X, y)` needs label_bounds, the range y can have, unless y is an array
+    of Booleans.
     """
+
+    about = About(
+        "regression", "Least squares from one query, with what noise may do to each coefficient.",
+        "--columns age,smoker --label income --out income.json", "Linear regression", "number",
+    )  # fmt: skip
 
     estimator_type = "regressor"
 
-    def __init__(
-        self,
-        *,
-        alpha: float | None = None,
-        row_norm: float | None = None,
-        budget: float | None = None,
-        epsilon: float | None = None,
-        delta: float = 1e-6,
-        guarantee: str = "beliefs",
-        bounds: Any = (0.0, 1.0),
-        label_bounds: Any = (0.0, 1.0),
-    ) -> None:
-        self.alpha = alpha
-        self.row_norm = row_norm
-        self.budget = budget
-        self.epsilon = epsilon
-        self.delta = delta
-        self.guarantee = guarantee
-        self.bounds = bounds
-        self.label_bounds = label_bounds
+    alpha: float | None = parameter(None, "The ridge; by default what the noise asks for.", low=0)
+    row_norm: float | None = parameter(None, ROW_NORM, low=0, above=True)
+    bounds: Any = parameter(None, BOUNDS)
+    label_bounds: Any = parameter(None, "For arrays: the range that y can have.")
 
-    def _query(self, db: Any, columns: tuple[str, ...], label: str | None) -> sulq.Query:
-        if label is None or label in columns:
-            raise sulq.QueryNotAllowed(f"label={label!r}: name a column that is not in columns.")
-        if self.alpha is not None and not self.alpha >= 0:
-            raise sulq.Refused(f"alpha={self.alpha!r}, want 0 or more.")
-        return moments_query((*columns, label), db.promise.guarantee, self.row_norm, 1 / 3)
+    def _query(self, task: Task) -> sulq.Query:
+        if task.label is None or task.label in task.columns:
+            raise sulq.QueryNotAllowed(
+                f"label={task.label!r}: name a column that is not in columns."
+            )
+        return moments_query(task.db, (*task.columns, task.label), self.row_norm, 1 / 3)
 
-    def _price(
-        self, db: Any, columns: tuple[str, ...], label: str | None, budget: Any
-    ) -> sulq.Price:
-        price: sulq.Price = db.price(within(db, self._query(db, columns, label), budget))
-        return price
+    def _price(self, task: Task) -> sulq.Price:
+        return task.db.price(task.finest([self._query(task)]))
 
-    def _fit(self, db: Any, columns: tuple[str, ...], label: str | None, budget: Any) -> None:
-        query = self._query(db, columns, label)
-        moments = ask_moments(db, query, budget)
-        self._scale(db, (*columns, str(label)))
-        low, width = self.low_, self.width_
-        self._scale(db, columns)
-        self._learn(moments, float(low[-1]), float(width[-1]))
+    def _fit(self, task: Task) -> None:
+        moments = ask_moments(task, self._query(task))
+        self._scale(task)
+        self._leave_out(moments.left_out)
+        low, width = bounds_of(task.db.schema, [str(task.label)])
+        self._learn(moments, float(low[0]), float(width[0]))
 
     def _learn(self, moments: Moments, low: float, width: float) -> None:
         """Everything after the query: no more data is touched."""
@@ -85,21 +75,17 @@ class LinearRegression(Learner):
         origin = self.low_ / self.width_ + CENTRE  # the middle, seen from x = 0
         self.intercept_std_ = float(width * start_std(-origin))
 
-    def _target(self, y: Any) -> tuple[Any, dict[str, Any]]:
-        if y is None:
-            raise sulq.Refused("y: give a number for each row.")
-        low, high = each_bound(self.label_bounds)
-        declared = {"type": "number", "low": float(low), "high": float(high)}
-        return np.asarray(y, dtype=np.float64), declared
+    def _target(self, y: Any) -> Column:
+        return number_label(y, self.label_bounds)
 
     def plot(self, path: str | Path | None = None, level: float = 0.95) -> sulq.Picture:
         """Coefficients with intervals, saved as SVG or PNG if a path is given."""
         self._check_fitted()
-        return drawn(coefficients(self, level), path)
+        drawn = coefficients(self, level=level)
+        return saved(coefficients_text(self, level), drawn, path)
 
-    def summary(self) -> str:
-        """Coefficients with the 95% interval of noise alone."""
-        return self.plot().text
+    def _words(self) -> str:
+        return coefficients_text(self)
 
     def predict(self, X: Any) -> Array:
         """The label of each row, in its own units."""
@@ -127,7 +113,9 @@ def noise_stds(inverse: Array, beta: Array, moments: Moments) -> tuple[Array, An
     """What noise alone does to beta, and to the prediction at any row, to first order.
 
     With b = (-beta, 1), second-moment noise N and mean noise n,
-    d beta = C^-1 r with r = N b - m (n.b) - n (m.b), all but the last row.
+    d beta = C^-1 r with r = N b - m (n.b) - n (m.b), all but the last row. Where the rows were
+    counted and the count is off by a part p, N has -p S besides and n has -p m, S being the
+    second moments.
     """
     b = np.append(-beta, 1.0)
     variance = moments.second_std**2
@@ -136,12 +124,15 @@ def noise_stds(inverse: Array, beta: Array, moments: Moments) -> tuple[Array, An
     from_second = inverse @ from_second[:-1, :-1] @ inverse
     m = moments.mean
     from_mean = -inverse @ (np.outer(m, b) + (m @ b) * np.eye(len(b)))[:-1]  # times n
+    by_count = inverse @ (2 * m * (m @ b) - moments.second @ b)[:-1]  # times p
     total = from_second + moments.mean_std**2 * from_mean @ from_mean.T
+    total = total + moments.rows_off**2 * np.outer(by_count, by_count)
 
     def prediction_std(y: Array) -> float:
         """At a row y, scaled and about the middle: d = n.b + (y - m) . d beta."""
         away = y - m[:-1]
-        rows = b + away @ from_mean
-        return math.sqrt(away @ from_second @ away + moments.mean_std**2 * rows @ rows)
+        rows, counted = b + away @ from_mean, away @ by_count - m @ b
+        noise2 = away @ from_second @ away + moments.mean_std**2 * rows @ rows
+        return math.sqrt(noise2 + (moments.rows_off * counted) ** 2)
 
     return np.sqrt(np.diag(total)), prediction_std

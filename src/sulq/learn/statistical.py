@@ -15,8 +15,9 @@ from typing import Any
 import numpy as np
 
 import sulq
-
-from .base import MICRO, Array
+from sulq.learn.arrays import Array
+from sulq.learn.parameters import checked_share
+from sulq.learn.task import MICRO
 
 Cases = tuple[tuple[str, float], ...]  # predicates, one of them true, each with a value in [0, 1]
 LEAST_BETA = 1e-14  # a float does not tell much less from 0
@@ -30,7 +31,7 @@ class StatisticalQueries:
     drawn from has a sampling error of about 1 / sqrt(n) besides.
     """
 
-    def __init__(self, db: Any) -> None:
+    def __init__(self, db: sulq.Queryable) -> None:
         self.db = db
 
     def stat(self, predicate: str, tau: float, beta: float = 0.05) -> float:
@@ -124,38 +125,32 @@ def rows_needed(
     if promise.noise in ONE_NOISE:
         if q > total:
             raise sulq.Refused(f"{q} statistical queries need {q} queries, there are {total:g}.")
-        return math.ceil(h / min(_share("tau", tau) for tau in taus))
+        return math.ceil(h / min(checked_share("tau", tau) for tau in taus))
     h = h / 2 if promise.guarantee == "dp" else h
     power = 1 if promise.noise == "laplace" else 2
-    spent = sum(_share("tau", tau) ** -power for tau in taus)
+    spent = sum(checked_share("tau", tau) ** -power for tau in taus)
     left = total - q / MICRO  # a price is rounded up to a millionth
     if not left > 0:
         raise sulq.Refused(f"queries={queries!r}, want more than {q / MICRO:g}.")
     return math.ceil(h * math.pow(spent / left, 1 / power))
 
 
-def price_of(db: Any, queries: Sequence[sulq.Query]) -> sulq.Price:
+def price_of(db: sulq.Queryable, queries: Sequence[sulq.Query]) -> sulq.Price:
     """What these cost when each is asked by itself; equal ones are paid once."""
     return sum((db.price(query) for query in dict.fromkeys(queries)), sulq.Price(0))
 
 
-def _rows(db: Any, tau: Any) -> float:
+def _rows(db: sulq.Queryable, tau: Any) -> float:
     """tau in rows."""
     n = max(db.rows, 1)
-    if not _share("tau", tau) * n >= 1:
+    if not checked_share("tau", tau) * n >= 1:
         raise sulq.Refused(f"tau={tau!r} is less than one of {n:,} rows: want {1 / n:.3g} or more.")
     return float(tau * n)
 
 
 def _level(beta: Any, count: int) -> float:
     """How sure to be of each of so many, to be sure of all of them but for beta."""
-    each = _share("beta", beta) / count
+    each = checked_share("beta", beta) / count
     if each < LEAST_BETA:
         raise sulq.Refused(f"beta={beta!r} over {count} queries, want {LEAST_BETA * count:g}.")
     return 1 - each
-
-
-def _share(name: str, value: Any) -> float:
-    if isinstance(value, bool) or not isinstance(value, int | float) or not 0 < value < 1:
-        raise sulq.Refused(f"{name}={value!r}, want a number between 0 and 1.")
-    return float(value)

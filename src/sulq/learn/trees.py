@@ -13,8 +13,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from .base import Array
-from .cuts import Cut
+from sulq.learn.arrays import Array
+from sulq.learn.cuts import Cut
 
 Numbers = NDArray[np.int64]
 SUBSTANCE = 3.0  # standard deviations by which a subtree must differ from noise to stay
@@ -99,6 +99,34 @@ def gamma(branches: float, classes: int, max_gain_loss: float) -> float:
     return branches * classes / max_gain_loss
 
 
+@dataclass(frozen=True, slots=True)
+class LeafRule:
+    """When a node has too few rows to be split: the paper's N_T < gamma e.
+
+    With `delta` e = sqrt(R ln(1/delta)), R being the variance of a count: the paper's letter.
+    Without, e is one standard deviation.
+    """
+
+    max_gain_loss: float
+    delta: float | None = None
+
+    @property
+    def reach(self) -> float:
+        """e, in standard deviations of a count."""
+        return 1.0 if self.delta is None else math.sqrt(math.log(1 / self.delta))
+
+    def least(self, branches: float, classes: int, std: float) -> float:
+        """The rows that a node needs to be split."""
+        return gamma(branches, classes, self.max_gain_loss) * self.reach * std
+
+    def probability(self, counts: int) -> float:
+        """Lemma 4: how likely at least all the counts of a node are within e of the truth.
+
+        A normal count is beyond e with probability erfc(e / sqrt(2)); 1 - counts times that.
+        """
+        return max(0.0, 1.0 - counts * math.erfc(self.reach / math.sqrt(2)))
+
+
 def information(table: Array, rows: Array, least: float) -> float:
     """V_A = sum of N_jk log2(N_jk / N_j), leaving out terms whose counts are below `least`.
 
@@ -111,13 +139,13 @@ def information(table: Array, rows: Array, least: float) -> float:
     return float((table[kept] * np.log2(table[kept] / total[kept])).sum())
 
 
-def best_attribute(heard: Heard, node: Node, max_gain_loss: float) -> int | None:
+def best_attribute(heard: Heard, node: Node, rule: LeafRule) -> int | None:
     """The attribute that gains most, among those the node has rows enough for."""
     found, best = None, -math.inf
     for a, table in heard.tables.items():
-        if node.total < gamma(len(table), table.shape[1], max_gain_loss) * heard.std:
+        if node.total < rule.least(len(table), table.shape[1], heard.std):
             continue
-        value = information(table, heard.rows[a], heard.std)
+        value = information(table, heard.rows[a], rule.reach * heard.std)
         if value > best:
             found, best = a, value
     return found

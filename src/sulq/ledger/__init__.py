@@ -4,24 +4,65 @@ The truth is a chain of entries, each carrying the hash of the one before. The o
 are indexes on it, written in the same transaction and compared with it at every start. A
 crash may waste a charge; it may never give an unpaid answer. See docs/reference/ledger.md.
 
-    values.py    what is asked, what is charged
-    chain.py     the tables, and entries that each carry the hash of the one before
-    replay.py    is the chain whole, and do the tables agree with it?
-    paying.py    requests -> charges, all or none, never above the total
-    allotments.py  what each analyst spent and may spend, in the same transaction
-    together.py  threads that wait to write share one commit
-    terms.py     entry 0, and whether a ledger is opened as it was begun
-    layout.py    tables of an older version, made anew from the chain
-    disk.py      one SQLite file: made whole, synced, safe among threads, processes and forks
-    server.py    one schema of a PostgreSQL database, shared by processes and machines
-    server_seal.py  marks on each machine, fingerprints beside the ledger on the server
-    patience.py  what is done when a server is lost on the way
-    place.py     which of these an address means
-    ledger.py    Ledger, which strings these together
+    allotments.py     what each analyst has spent and may spend of the total
+    book.py           one chain that many write to: held, extended, marked outside
+    chain.py          the tables, and entries that each carry the hash of the one before
+    claims.py         which ledger is about which rows: opened, begun, recognised, refreshed
+    freeze.py         a scan failed: nothing new is paid or kept until the owner goes on
+    group_commit.py   threads that wait to write share one transaction and one sync
+    group_ledger.py   the ledger of a group: one total for datasets about the same people
+    group_shares.py   what the datasets of a group have spent, and its chain followed
+    guard.py          are the rows still those the ledger began with?
+    history.py        what a ledger has recorded, read by index
+    kept_keys.py      the sets of keys that paid questions named rows by
+    known_answers.py  stored answers read back as what they measured
+    ledger.py         Ledger: the one class that the rest of the product calls
+    location.py       where a ledger is: a file, or a schema on a server; is it a copy?
+    membership.py     a dataset's place in its group: entered once, never left
+    migrate.py        Tables of an older version -> tables of this one
+    older_charges.py  charges made before questions had one form stay free
+    older_text.py     the text of a question in an older ledger -> the JSON it has now
+    own_transactions.py  which transactions of a server were a ledger's, and left the rows alone
+    pay.py            requests -> charges, all or none, never above the total
+    postgres.py       one schema of a PostgreSQL database, shared by processes and machines
+    postgres_seal.py  marks on each machine, fingerprints with the ledger on the server
+    programs.py       the WebAssembly modules that paid questions ran
+    replay.py         is the chain whole, and do the tables agree with it?
+    retry.py          what is done when a ledger's server is lost on the way
+    seal.py           what the owner keeps outside: a secret, marks, whose data is whose
+    sqlite.py         one SQLite file, safe among threads, processes and forks
+    statements.py     statements that SQLAlchemy writes once and SQLite's driver runs
+    terms.py          entry 0, and whether a ledger is opened as it was begun
+    types.py          what is asked and what is charged, as frozen values
 """
 
-from sulq.ledger.chain import canonical, link_hash
-from sulq.ledger.ledger import Ledger
-from sulq.ledger.values import Allotment, Charge, Entry, Head, Request
+from __future__ import annotations
 
-__all__ = ["Allotment", "Charge", "Entry", "Head", "Ledger", "Request", "canonical", "link_hash"]
+import importlib
+from typing import TYPE_CHECKING, Any
+
+from sulq.ledger.types import Allotment, Charge, Entry, Freeze, Head, Request
+
+if TYPE_CHECKING:
+    from sulq.ledger.chain import canonical, link_hash
+    from sulq.ledger.ledger import Ledger
+
+__all__ = [
+    "Allotment",
+    "Charge",
+    "Entry",
+    "Freeze",
+    "Head",
+    "Ledger",
+    "Request",
+    "canonical",
+    "link_hash",
+]
+
+_LATER = {"Ledger": "ledger", "canonical": "chain", "link_hash": "chain"}  # these load SQLAlchemy
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _LATER:
+        raise AttributeError(f"module 'sulq.ledger' has no attribute {name!r}")
+    return getattr(importlib.import_module(f"sulq.ledger.{_LATER[name]}"), name)

@@ -6,15 +6,15 @@ can pool what they learn (PODS 05, 3.1.3). It is kept in the same transaction as
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from dataclasses import replace
 
 from sqlalchemy import Connection, bindparam, insert, select, update
 
 from sulq.errors import BudgetExceeded, Refused, in_queries
 from sulq.ledger.chain import ANALYSTS, Page, now
-from sulq.ledger.quick import among, run
-from sulq.ledger.values import Allotment, Request
+from sulq.ledger.statements import among, run
+from sulq.ledger.types import Allotment, Request
 
 NOTHING = Allotment(0, None)
 MAX_NAME = 200
@@ -37,7 +37,7 @@ def allotments(connection: Connection, names: Iterable[str] | None = None) -> di
     return {name: Allotment(spent, allotted) for name, spent, allotted in rows}
 
 
-class Purses:
+class Allotments:
     """What the analysts of some requests may still spend. Nobody's name is the empty one."""
 
     def __init__(self, connection: Connection, requests: Iterable[Request]) -> None:
@@ -66,8 +66,8 @@ class Purses:
 
     def write(self, page: Page) -> None:
         """Keep what was spent, after the entries that say so."""
-        for who, purse in self._now.items():
-            write(page, who, purse, new=who not in self._known)
+        for who, allotment in self._now.items():
+            write(page, who, allotment, new=who not in self._known)
 
 
 def allot(page: Page, analyst: str, allotted: int | None, total: int) -> int:
@@ -76,25 +76,21 @@ def allot(page: Page, analyst: str, allotted: int | None, total: int) -> int:
         raise Refused(f"analyst={analyst!r}: want a name of 1 to {MAX_NAME} letters.")
     whole = type(allotted) is int and 0 <= allotted <= total
     if allotted is not None and not whole:
+        said = in_queries(allotted) if type(allotted) is int else repr(allotted)
         raise Refused(
-            f"allotted={allotted!r}: want whole micro-queries, 0 to the {in_queries(total)} there "
-            "are, or None for no limit of their own."
+            f"{said} cannot be allotted: want 0 to the {in_queries(total)} there are, or nothing "
+            "for no limit of their own."
         )
     known = allotments(page.connection, [analyst])
     number = page.append("allot", {"analyst": analyst, "allotted": allotted, "time": now()})
-    purse = replace(known.get(analyst, NOTHING), allotted=allotted)
-    write(page, analyst, purse, new=analyst not in known)
+    allotment = replace(known.get(analyst, NOTHING), allotted=allotted)
+    write(page, analyst, allotment, new=analyst not in known)
     return number
 
 
-def write(page: Page, who: str, purse: Allotment, *, new: bool) -> None:
+def write(page: Page, who: str, allotment: Allotment, *, new: bool) -> None:
     """Put one analyst's line into the index."""
     if new:
-        page.index(_new, {"analyst": who, "spent": purse.spent, "allotted": purse.allotted})
+        page.index(_new, {"analyst": who, "spent": allotment.spent, "allotted": allotment.allotted})
     else:
-        page.index(_set, {"who": who, "spending": purse.spent, "allotment": purse.allotted})
-
-
-def as_rows(known: Mapping[str, Allotment]) -> list[dict[str, object]]:
-    """The index's rows, for one that is made anew."""
-    return [{"analyst": n, "spent": a.spent, "allotted": a.allotted} for n, a in known.items()]
+        page.index(_set, {"who": who, "spending": allotment.spent, "allotment": allotment.allotted})

@@ -21,6 +21,7 @@ from sqlalchemy import (
     Connection,
     Executable,
     ForeignKey,
+    Index,
     Integer,
     MetaData,
     Row,
@@ -31,36 +32,40 @@ from sqlalchemy import (
     bindparam,
     insert,
     select,
+    text,
     update,
 )
 
 from sulq.errors import LedgerDamaged
-from sulq.ledger.quick import run
-from sulq.ledger.values import Charge, Head
+from sulq.ledger.older_text import question_of
+from sulq.ledger.statements import run
+from sulq.ledger.types import Charge, Head
 
 EMPTY = Head(-1, "0" * 64, 0, 0, 0)  # the head before entry 0
 PAGE_ROWS = 1000  # entries read at a time
+GROUP = "group"  # what entry 0 of a group's ledger says of itself
+BATCH = '{"batch"'  # how the free line begins that stands for a whole list with a request id
 
 
 # ---- tables ---------------------------------------------------------------------------------
 
-_NUMBER = BigInteger().with_variant(Integer, "sqlite")  # so that it is SQLite's own row id
+NUMBER = BigInteger().with_variant(Integer, "sqlite")  # so that it is SQLite's own row id
 _TABLES = MetaData()
 
 HEAD = Table(
     "head",
     _TABLES,
-    Column("id", _NUMBER, primary_key=True, autoincrement=False),  # always 1: the row to lock
-    Column("number", _NUMBER, nullable=False),
+    Column("id", NUMBER, primary_key=True, autoincrement=False),  # always 1: the row to lock
+    Column("number", NUMBER, nullable=False),
     Column("hash", String(64), nullable=False),
-    Column("base", _NUMBER, nullable=False),
-    Column("most", _NUMBER, nullable=False),
-    Column("epoch", _NUMBER, nullable=False),
+    Column("base", NUMBER, nullable=False),
+    Column("most", NUMBER, nullable=False),
+    Column("epoch", NUMBER, nullable=False),
 )
 ENTRIES = Table(
     "entries",
     _TABLES,
-    Column("number", _NUMBER, primary_key=True, autoincrement=False),
+    Column("number", NUMBER, primary_key=True, autoincrement=False),
     Column("kind", String(16), nullable=False),
     Column("body", Text, nullable=False),
     Column("previous", String(64), nullable=False),
@@ -71,9 +76,15 @@ CHARGES = Table(
     _TABLES,
     Column("number", ForeignKey(ENTRIES.c.number), primary_key=True, autoincrement=False),
     Column("query", String(64), nullable=False),
-    Column("epoch", _NUMBER, nullable=False),
+    Column("epoch", NUMBER, nullable=False),
     Column("answer", ForeignKey(ENTRIES.c.number)),
+    Column("analyst", Text, nullable=False),
+    Column("time", Text, nullable=False),
+    Column("kind", String(8), nullable=False),  # question, or batch: the line of a whole list
+    Column("question", Text),  # JSON, where the entry has an older text of it; NULL: as there
     UniqueConstraint("query", "epoch"),
+    Index("charges_by_analyst", "analyst", "number"),
+    Index("charges_by_time", "time"),
 )
 REQUESTS = Table(
     "requests",
@@ -85,24 +96,58 @@ REQUESTS = Table(
 CELLS = Table(
     "cells",
     _TABLES,
-    Column("cell", _NUMBER, primary_key=True, autoincrement=False),
-    Column("spent", _NUMBER, nullable=False),  # beyond what everybody spent
+    Column("cell", NUMBER, primary_key=True, autoincrement=False),
+    Column("spent", NUMBER, nullable=False),  # beyond what everybody spent
 )
 ANALYSTS = Table(
     "analysts",
     _TABLES,
     Column("analyst", Text, primary_key=True),
-    Column("spent", _NUMBER, nullable=False),
-    Column("allotted", _NUMBER),  # the most they may spend; NULL: as much as there is
+    Column("spent", NUMBER, nullable=False),
+    Column("allotted", NUMBER),  # the most they may spend; NULL: as much as there is
 )
-LAYOUT = Table("layout", _TABLES, Column("version", _NUMBER, primary_key=True))
-VERSION = 2  # of these tables; 1 had no analysts
+LAYOUT = Table("layout", _TABLES, Column("version", NUMBER, primary_key=True))
+# Of these tables: 1 had no analysts, 2 left spending with the cells at a refresh, 3 found charges
+# neither by analyst nor by time.
+VERSION = 4
+IN_A_GROUP = 1000  # is added to it when a group is joined, of which older versions know nothing
+
+# What the ledger of a group of datasets has besides: what each of them spent.
+_GROUP_TABLES = MetaData()
+MEMBERS = Table(
+    "members",
+    _GROUP_TABLES,
+    Column("member", NUMBER, primary_key=True, autoincrement=False),
+    Column("id", Text, nullable=False, unique=True),  # of its ledger
+    Column("name", Text, nullable=False, unique=True),
+    Column("ledger", Text, nullable=False),  # its file or schema, beside the group's
+    Column("cells", NUMBER, nullable=False),
+    Column("base", NUMBER, nullable=False),
+    Column("most", NUMBER, nullable=False),
+    Column("whole", NUMBER, nullable=False),
+)
+SHARES = Table(
+    "shares",
+    _GROUP_TABLES,
+    Column("member", NUMBER, primary_key=True, autoincrement=False),
+    Column("cell", NUMBER, primary_key=True, autoincrement=False),
+    Column("spent", NUMBER, nullable=False),  # beyond what everybody of the member spent
+)
+SPENT = Table("spent", _GROUP_TABLES, Column("question", String(64), primary_key=True))
+
+ASKED = ("charge", "answer", "retry")  # kinds of entries that are about questions
+DECISION = f"kind NOT IN {ASKED}"  # the rest, of which there are few
+# As text: an Index with a WHERE would load SQLAlchemy's PostgreSQL and all drivers it knows.
+DECISIONS = text(
+    f"CREATE INDEX IF NOT EXISTS entries_decisions ON entries (number) WHERE {DECISION}"
+)
 
 # Statements are built here once, not at every charge.
 _head_row = select(*(c for c in HEAD.c if c.name != "id")).where(HEAD.c.id == 1)
 _locked_head_row = _head_row.with_for_update()
 _set_head = update(HEAD).where(HEAD.c.id == 1, HEAD.c.number == bindparam("seen"))
 _HEAD = tuple(c.name for c in HEAD.c if c.name != "id")
+_set_extras = update(CELLS).values(spent=bindparam("extra"))
 _new_entry = insert(ENTRIES)
 _entries_from = (
     select(ENTRIES)
@@ -174,7 +219,16 @@ class Spending:
             for cell in cells:
                 self.extra[cell] = self.extra.get(cell, 0) + price
                 self.most = max(self.most, self.extra[cell])
+        return self.top
+
+    @property
+    def top(self) -> int:
+        """What the cell that spent most has spent."""
         return self.base + self.most
+
+    def level(self) -> None:
+        """Let every cell carry the highest spending of any: rows may have changed cells."""
+        self.base, self.most, self.extra = self.base + self.most, 0, {}
 
 
 class Page:
@@ -203,6 +257,11 @@ class Page:
         if rows:
             self._indexes.setdefault(statement, []).extend(rows)
 
+    def level(self) -> None:
+        """Let every cell carry the highest spending of any: rows may have changed cells."""
+        self.index(_set_extras, {"extra": 0})
+        self.head = replace(self.head, base=self.head.base + self.head.most, most=0)
+
     def write(self) -> None:
         """Put everything new and the new head into the transaction."""
         if not self.entries:
@@ -215,14 +274,22 @@ class Page:
         moved = run(self.connection, _set_head, head)
         if moved.rowcount != 1:
             raise LedgerDamaged(
-                "The ledger's head moved inside a transaction. Nothing was charged."
+                "The ledger's head moved inside a transaction. Nothing is answered."
             )
         self.entries, self._indexes, self._seen = [], {}, self.head
+
+
+def is_group(opening: Mapping[str, Any]) -> bool:
+    """Does this entry 0 begin the ledger of a group of datasets?"""
+    return bool(opening["terms"].get("kind") == GROUP)
 
 
 def begin(connection: Connection, opening: Mapping[str, Any]) -> None:
     """Make the tables and entry 0."""
     _TABLES.create_all(connection)
+    if is_group(opening):
+        _GROUP_TABLES.create_all(connection)
+    connection.execute(DECISIONS)
     connection.execute(insert(LAYOUT), {"version": VERSION})
     connection.execute(insert(HEAD), asdict(EMPTY) | {"id": 1})
     page = Page(connection, EMPTY)
@@ -264,8 +331,26 @@ def hash_of(connection: Connection, number: int) -> str | None:
     return None if row is None else str(row[0])
 
 
-def as_charge(number: int, body: str) -> Charge:
-    """Read a charge back from its entry."""
+def as_charge(number: int, body: str, question: str | None) -> Charge:
+    """Read a charge back from its entry; `question` where the entry has an older text of it."""
     fields = json.loads(body)
     del fields["cells"]
+    fields["remaining"] = fields.pop("group", fields["remaining"])  # of its group, if it is in one
+    if question is not None:
+        fields["query"] = question
     return Charge(number=number, **fields)
+
+
+def charge_row(number: int, body: Mapping[str, Any], epoch: int) -> dict[str, Any]:
+    """The index on a charge, from its entry alone; its answer is not known yet."""
+    question = question_of(body["query"])
+    return {
+        "number": number,
+        "query": digest(question),
+        "epoch": epoch,
+        "answer": None,
+        "analyst": body["analyst"],
+        "time": body["time"],
+        "kind": "batch" if question.startswith(BATCH) else "question",
+        "question": None if question == body["query"] else question,
+    }

@@ -6,73 +6,46 @@ leave. After every commit the newest entry is marked outside, in the owner's sea
 
 from __future__ import annotations
 
-import json
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager, contextmanager
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from sqlalchemy import Connection, Row, bindparam, select, update
+from sqlalchemy import Connection, bindparam, select, update
 
-from sulq.errors import (
-    EngineFailed,
-    LedgerDamaged,
-    Refused,
-    SchemaError,
-    SourceChanged,
-    SulqError,
-)
-from sulq.ledger import place
+from sulq.errors import EngineFailed, LedgerDamaged, Refused, SchemaError, SourceChanged, SulqError
+from sulq.ledger import location as place
 from sulq.ledger.allotments import NOTHING, allot, allotments
+from sulq.ledger.book import Book
 from sulq.ledger.chain import (
-    CELLS,
     CHARGES,
-    EMPTY,
-    ENTRIES,
-    HEAD,
+    IN_A_GROUP,
+    LAYOUT,
+    VERSION,
     Page,
-    as_charge,
     begin,
-    digest,
-    entries_from,
     hash_of,
     hold_head,
     now,
     read_head,
 )
-from sulq.ledger.disk import MEMORY, Disk, Place
-from sulq.ledger.layout import is_current, upgrade
-from sulq.ledger.patience import Lost, patient, plainly
-from sulq.ledger.paying import Known, look_up, normal, pay
-from sulq.ledger.quick import among, run
-from sulq.ledger.replay import audit, check_extends
+from sulq.ledger.freeze import current, freeze, refusal, resume, withheld
+from sulq.ledger.group_commit import Ticket, Together
+from sulq.ledger.group_ledger import GroupLedger, Standing
+from sulq.ledger.history import ANSWERS, History, answer_in
+from sulq.ledger.membership import Membership, entered, joined_since
+from sulq.ledger.migrate import is_current, upgrade
+from sulq.ledger.pay import Known, look_up, normal, pay
+from sulq.ledger.replay import HIGHEST, KEPT, audit
+from sulq.ledger.retry import Lost, patient, plainly
+from sulq.ledger.seal import Seal
+from sulq.ledger.sqlite import Disk, Place
+from sulq.ledger.statements import among
 from sulq.ledger.terms import check_opening, check_promise, opening, plain
-from sulq.ledger.together import Ticket, Together
-from sulq.ledger.values import Allotment, Charge, Entry, Head, Request
-from sulq.seal import Seal
+from sulq.ledger.types import MEMORY, Allotment, Charge, Freeze, Head, Request
 
-# Kinds with a meaning of their own.
-RESERVED = ("open", "charge", "answer", "retry", "refresh", "allot")
-
-_ANSWERS = ENTRIES.alias("answers")
-_found = (
-    select(ENTRIES.c.number, ENTRIES.c.body, _ANSWERS.c.body)
-    .select_from(CHARGES)
-    .join(ENTRIES, ENTRIES.c.number == CHARGES.c.number)
-    .outerjoin(_ANSWERS, _ANSWERS.c.number == CHARGES.c.answer)
-    .where(CHARGES.c.query == bindparam("query"))
-    .where(CHARGES.c.epoch == select(HEAD.c.epoch).scalar_subquery())
-)
-_any_found = (
-    select(CHARGES.c.query, ENTRIES.c.number, ENTRIES.c.body, _ANSWERS.c.body)
-    .select_from(CHARGES)
-    .join(ENTRIES, ENTRIES.c.number == CHARGES.c.number)
-    .outerjoin(_ANSWERS, _ANSWERS.c.number == CHARGES.c.answer)
-    .where(CHARGES.c.epoch == select(HEAD.c.epoch).scalar_subquery())
-)
-_answered = select(CHARGES.c.number, CHARGES.c.epoch, _ANSWERS.c.body).outerjoin(
-    _ANSWERS, _ANSWERS.c.number == CHARGES.c.answer
+_answered = select(CHARGES.c.number, CHARGES.c.epoch, ANSWERS.c.body).outerjoin(
+    ANSWERS, ANSWERS.c.number == CHARGES.c.answer
 )
 _set_answer = (
     update(CHARGES).where(CHARGES.c.number == bindparam("charge")).values(answer=bindparam("entry"))
@@ -91,7 +64,7 @@ class Bill:
 Answers = Sequence[tuple[int, str]]  # by charge
 
 
-class Ledger:
+class Ledger(Book, History):
     """A durable account of what was asked, paid and answered.
 
     Safe among threads, processes and forked children. Every charge is on disk when `charge`
@@ -99,15 +72,14 @@ class Ledger:
     """
 
     def __init__(self, disk: Place, seal: Seal | None) -> None:
-        self._disk = disk
-        self._seal = seal
-        self._seen = EMPTY
+        super().__init__(disk, seal)
+        self._freeze: Freeze | None = None  # as of `_seen`: nothing new until the owner goes on
+        self._group: Membership | None = None  # what is charged here is counted there too
+        self._joined = False  # was it taken into a group since it was opened here?
         self._epoch = 0  # the rows this process is about: another's refresh does not move it
         self._bills: Together[Bill, Known] = Together(disk.lock, self._pay)
         self._answers: Together[Answers, dict[int, str]] = Together(disk.lock, self._keep)
-        self.name = ""
         self.cells = 0
-        self.total = 0
         self.terms: dict[str, Any] = {}
 
     # -- opening --
@@ -167,70 +139,79 @@ class Ledger:
             current = is_current(connection)
         if not current:
             with self._disk.writing() as connection:
+                hold_head(connection)  # nobody charges meanwhile
                 if not is_current(connection):  # another process may have been first
                     upgrade(connection)
         with self._reading() as connection:
             replay = audit(connection)
             if self._seal is not None:
                 self._seal.check_mark(mark, replay.head.number, lambda n: hash_of(connection, n))
+        self.verified = now()
         self._seen, self._epoch = replay.head, replay.head.epoch
+        self._freeze = replay.freeze
         self.terms, self.cells, self.total = replay.terms, replay.cells, replay.total
         self.name = replay.name
         self._mark()
-
-    def _mark(self) -> None:
-        if self._seal is not None:
-            self._seal.mark(self._seen.number, self._seen.hash)
+        self._group = entered(self._disk, self._seal, replay)
 
     def close(self) -> None:
         """Let go of the file. Using the ledger again opens it again."""
-        self._disk.close()
+        super().close()
+        if self._group is not None:
+            self._group.close()
 
-    # -- transactions --
+    def _look(self, connection: Connection, head: Head) -> None:
+        """See whether others stopped it, or took it into a group."""
+        self._freeze = current(connection, self._seen, head, self._freeze)
+        if self._group is None and head.number != self._seen.number:
+            self._joined = self._joined or joined_since(connection, self._seen.number)
 
-    def _reading(self) -> AbstractContextManager[Connection]:
-        return self._disk.reading()
+    # -- in a group --
 
-    @contextmanager
-    def _writing(self, failure: type[SulqError] = Refused) -> Iterator[Page]:
-        """Hold the head, append what the caller adds, commit, then mark it outside."""
-        with self._disk.lock:
-            with self._disk.writing(failure) as connection:
-                head = hold_head(connection)
-                check_extends(connection, self._seen, head, self.total)
-                self._seen = head
-                page = Page(connection, head)
-                yield page
-                page.write()
-            self._seen = page.head
-            if page.written:
-                self._mark()
+    @property
+    def group(self) -> str:
+        """The group of datasets it spends one total with; empty if it is in none."""
+        return self._group.name if self._group is not None else ""
+
+    def standing(self) -> Standing | None:
+        """What its group has spent, if it is in one."""
+        return self._group.standing() if self._group is not None else None
+
+    def join(self, group: GroupLedger) -> None:
+        """Enter a group, with what was spent here; for good. Once is enough."""
+        self.check_may_join(group.name, group.called)
+        if self._group is None:
+            with self._reading() as connection:
+                replay = audit(connection)
+            group.check_room(self.name, replay.id, replay.spending.top, replay.whole)
+            ledger = group.called
+            with self._writing() as page:
+                page.append(
+                    "join",
+                    {"group": group.name, "ledger": ledger, "name": self.name, "time": now()},
+                )
+                page.index(update(LAYOUT), {"version": VERSION + IN_A_GROUP})
+            self._start()
+
+    def check_may_join(self, name: str, ledger: str) -> None:
+        """Raise if it is in another group than this."""
+        if self._group is not None:
+            self._group.check_same(name, ledger, self.name)
+
+    def budget(self) -> tuple[int, int, int]:
+        """Total, spent and remaining in micro-queries, for whoever spent most, in its group too."""
+        now = self.standing()
+        if now is None:
+            return super().budget()
+        return now.total, now.spent, max(now.total - now.spent, 0)
+
+    def spent_by_cell(self) -> dict[int, int]:
+        """What the rows of each cell have spent, in its group too, in micro-queries."""
+        if self._group is None:
+            return super().spent_by_cell()
+        return self._group.by_cell(self.cells)
 
     # -- paying and answering --
-
-    @patient
-    def find(self, query: str) -> tuple[Charge, str | None] | None:
-        """The charge already made for this question and its answer, if there is one."""
-        with self._reading() as connection:
-            row = run(connection, _found, {"query": digest(query)}).fetchone()
-        if row is None:
-            return None
-        number, charge, answer = row
-        return as_charge(number, charge), None if answer is None else _answer_in(answer)
-
-    @patient
-    def find_all(self, queries: Iterable[str]) -> dict[str, tuple[Charge, str | None]]:
-        """The same for several questions: those of them that are charged."""
-        texts = {digest(query): query for query in queries}
-        with self._reading() as connection:
-            rows = list(among(connection, _any_found, CHARGES.c.query, texts))
-        return {
-            texts[query]: (
-                as_charge(number, charge),
-                None if answer is None else _answer_in(answer),
-            )
-            for query, number, charge, answer in rows
-        }
 
     @patient
     def charge(self, requests: Sequence[Request], *, new: bool = False) -> list[Charge]:
@@ -269,41 +250,49 @@ class Ledger:
                     f"{self.name!r} was refreshed by another process. Nothing was charged. "
                     "Open the database again to ask about the new rows."
                 )
+            if self._joined:
+                raise Refused(
+                    f"{self.name!r} was taken into a group by another process. Nothing was "
+                    "charged. Open the database again to go on in its group."
+                )
             outcomes = self._paid_together(page, [bill.asked for bill in bills])
         for bill, outcome in zip(bills, outcomes, strict=True):
             if isinstance(outcome, SulqError):
-                bill.refuse(outcome)
+                bill.set_exception(outcome)
             else:
-                bill.give(outcome)
+                bill.set_result(outcome)
 
     def _paid_together(self, page: Page, bills: Sequence[Bill]) -> Sequence[Known | SulqError]:
-        if len(bills) == 1:
-            return [self._paid(page, bills[0])]
-        try:
+        """Pay all at once, or each by itself if one is to be refused."""
+        whole = bills[0]
+        if len(bills) > 1:
             whole = Bill([request for bill in bills for request in bill.requests])
-            return [self._paid(page, whole)] * len(bills)
-        except LedgerDamaged:
-            raise
-        except SulqError:  # one of them is to be refused, so each by itself
-            return [self._paid_alone(page, bill) for bill in bills]
-
-    def _paid_alone(self, page: Page, bill: Bill) -> Known | SulqError:
         try:
-            known = self._paid(page, Bill(bill.requests))
+            known = self._paid(page, whole)
             page.write()  # so that the next one is measured against it
         except LedgerDamaged:
             raise
         except SulqError as error:
-            return error
-        return known
+            if len(bills) == 1:
+                return [error]
+            return [self._paid_together(page, [bill])[0] for bill in bills]
+        return [known] * len(bills)
 
     def _paid(self, page: Page, bill: Bill) -> Known:
         """Pay one bill on this page; a refused one leaves no trace on it."""
         known = bill.known
         if known is None or page.head != bill.head:  # another process charged since
             known = look_up(page.connection, bill.requests)
-        pay(page, bill.requests, known, total=self.total, name=self.name)
+        if self._freeze is not None and known.lacks(bill.requests):
+            raise refusal(self.name, self._freeze)
+        pay(page, bill.requests, known, total=self.total, name=self.name, count=self._counted)
         return known
+
+    def _counted(self, requests: Sequence[Request]) -> list[int | None]:
+        """What its group has left after each of these, counted there first; None: it has none."""
+        if self._group is None or not requests:
+            return [None] * len(requests)
+        return [*self._group.spend(self._epoch, requests, self.name)]
 
     @patient
     def record(self, answers: Answers) -> list[str]:
@@ -316,6 +305,8 @@ class Ledger:
         together = [answer for ticket in tickets for answer in ticket.asked]
         with self._writing(EngineFailed) as page:
             kept, waiting = self._stored(page.connection, {number for number, _ in together})
+            if waiting and self._freeze is not None:
+                raise withheld(self.name)
             for number, text in together:
                 if number in waiting:
                     waiting.remove(number)
@@ -327,7 +318,7 @@ class Ledger:
                         f"Charge {number} is not in the ledger: no answer is given."
                     )
         for ticket in tickets:
-            ticket.give(kept)
+            ticket.set_result(kept)
 
     def _stored(self, connection: Connection, numbers: set[int]) -> tuple[dict[int, str], set[int]]:
         """The answers stored for these charges, and the charges that have none."""
@@ -335,7 +326,7 @@ class Ledger:
         waiting: set[int] = set()
         for number, epoch, body in among(connection, _answered, CHARGES.c.number, sorted(numbers)):
             if body is not None:
-                kept[number] = _answer_in(body)
+                kept[number] = answer_in(body)
             elif epoch <= self._epoch:
                 waiting.add(number)
             else:
@@ -345,6 +336,45 @@ class Ledger:
                     "again. Open the database again."
                 )
         return kept, waiting
+
+    # -- stopping after a failure --
+
+    @patient
+    def freeze(self, questions: Sequence[str], engine: str, error: str) -> None:
+        """Stop: nothing new is paid or kept until `resume`, whoever shares the ledger."""
+        with self._disk.lock:
+            if self._freeze is None:  # stopped here, even if the entry cannot be written
+                self._freeze = Freeze(-1, now(), tuple(questions), engine, error)
+        with self._writing() as page:
+            if self._freeze is None or self._freeze.number >= 0:
+                return  # another process was first
+            written = freeze(page, self._freeze)
+        self._freeze = written
+
+    @plainly()
+    def resume(self, reason: str) -> int:
+        """Go on after a stop: logged; give the entry."""
+        with self._writing() as page:
+            number = resume(page, self._freeze, reason)
+        self._freeze = None
+        return number
+
+    @patient
+    def frozen(self) -> Freeze | None:
+        """What stopped it, if it is stopped."""
+        with self._disk.lock, self._reading() as connection:
+            return current(connection, self._seen, read_head(connection), self._freeze)
+
+    def stopped(self, *, paid: bool) -> SulqError:
+        """What to say of a question that was being answered when it stopped."""
+        known = self._freeze
+        return refusal(self.name, known) if known and not paid else withheld(self.name)
+
+    def check_going(self) -> None:
+        """Raise if it is stopped."""
+        found = self.frozen()
+        if found is not None:
+            raise refusal(self.name, found)
 
     # -- allotments --
 
@@ -366,23 +396,22 @@ class Ledger:
         with self._reading() as connection:
             return allotments(connection, [analyst]).get(analyst, NOTHING)
 
-    # -- other entries --
-
-    @plainly()
-    def note(self, kind: str, body: Mapping[str, Any]) -> int:
-        """Append an entry that the owner should find later, such as "override"."""
-        if kind in RESERVED or not kind.isidentifier() or len(kind) > 16:
-            raise ValueError(f"kind={kind!r}: a short word, not one of {', '.join(RESERVED)}")
-        with self._writing() as page:
-            return page.append(kind, {**body, "time": now()})
+    # -- other rows --
 
     @plainly()
     def renew(
-        self, terms: Mapping[str, Any], body: Mapping[str, Any], *, cells: int | None = None
+        self,
+        terms: Mapping[str, Any],
+        body: Mapping[str, Any],
+        *,
+        cells: int | None = None,
+        same_rows: bool = False,
     ) -> int:
         """Go on with changed rows: logged, the same promise, spending goes on.
 
-        Answers about the rows before are kept in the history but no longer given.
+        Spending belongs to rows, and a row may have moved to another cell. So every cell then
+        carries the highest spending of any, unless the rows are the `same_rows`. Answers about
+        the rows before are kept in the history but no longer given.
         """
         new = plain(terms)
         check_promise(self.terms, new)
@@ -391,76 +420,26 @@ class Ledger:
                 f"cells={cells} but the ledger has {self.cells}: what each cell spent could not "
                 "be carried over. Nothing was charged.\nKeep the public columns and their values."
             )
+        if self._group is not None and not same_rows:
+            self._group.level()
         with self._writing() as page:
-            epoch = page.append("refresh", {"terms": new, "body": body, "time": now()})
+            spending = KEPT if same_rows else HIGHEST
+            said = {"terms": new, "body": body, "spending": spending, "time": now()}
+            epoch = page.append("refresh", said)
             page.head = replace(page.head, epoch=epoch)
+            if not same_rows:
+                page.level()
         self.terms, self._epoch = new, epoch
         return epoch
 
-    # -- looking --
-
-    @patient
-    def budget(self) -> tuple[int, int, int]:
-        """Total, spent and remaining in micro-queries, for the cell that spent most."""
-        with self._reading() as connection:
-            head = read_head(connection)
-        spent = head.base + head.most
-        return self.total, spent, self.total - spent
-
-    @patient
-    def spent_by_cell(self) -> dict[int, int]:
-        """What the rows of each cell have spent, in micro-queries."""
-        with self._reading() as connection:
-            base = read_head(connection).base
-            return {cell: base + extra for cell, extra in connection.execute(select(CELLS))}
-
-    @patient
-    def base(self) -> int:
-        """What everybody has spent, in micro-queries."""
-        with self._reading() as connection:
-            return read_head(connection).base
-
-    @patient
-    def history(self) -> list[Charge]:
-        """Every charge ever made, oldest first."""
-        rows = select(ENTRIES.c.number, ENTRIES.c.body).where(ENTRIES.c.kind == "charge")
-        with self._reading() as connection:
-            charges = connection.execute(rows.order_by(ENTRIES.c.number)).all()
-        return [as_charge(number, body) for number, body in charges]
-
-    def entries(self, first: int = 0) -> Iterator[Entry]:
-        """Every entry of the chain from this one on, oldest first."""
-        last = self._last()
-        while first <= last:
-            rows = self._from(first)
-            for row in rows:
-                yield Entry(row.number, row.kind, json.loads(row.body), row.previous, row.hash)
-            first += max(len(rows), 1)
-
-    @patient
-    def _last(self) -> int:
-        with self._reading() as connection:
-            return read_head(connection).number
-
-    @patient
-    def _from(self, first: int) -> Sequence[Row[Any]]:
-        with self._reading() as connection:
-            return entries_from(connection, first)
-
-    @patient
-    def decisions(self) -> list[Entry]:
-        """Every entry that is no question and no answer, oldest first."""
-        kinds = ENTRIES.c.kind.not_in(("charge", "answer", "retry"))
-        with self._reading() as connection:
-            rows = connection.execute(select(ENTRIES).where(kinds).order_by(ENTRIES.c.number)).all()
-        return [Entry(r.number, r.kind, json.loads(r.body), r.previous, r.hash) for r in rows]
+    # -- verifying --
 
     @patient
     def verify(self) -> int:
         """Walk the whole chain and compare the tables with it; give the number of entries."""
         with self._reading() as connection:
-            return audit(connection).head.number + 1
-
-
-def _answer_in(body: str) -> str:
-    return str(json.loads(body)["answer"])
+            entries = audit(connection).head.number + 1
+        if self._group is not None:
+            self._group.verify()
+        self.verified = now()
+        return entries

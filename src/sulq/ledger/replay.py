@@ -13,7 +13,7 @@ from typing import Any
 
 from sqlalchemy import Connection, Row, Table, select
 
-from sulq.errors import LedgerDamaged
+from sulq.errors import LedgerDamaged, Refused
 from sulq.ledger.allotments import NOTHING
 from sulq.ledger.chain import (
     ANALYSTS,
@@ -23,12 +23,21 @@ from sulq.ledger.chain import (
     HEAD,
     REQUESTS,
     Spending,
+    charge_row,
     checked_link,
     damaged,
     digest,
+    is_group,
     walk,
 )
-from sulq.ledger.values import Allotment, Head
+from sulq.ledger.freeze import followed
+from sulq.ledger.types import Allotment, Freeze, Head
+
+# What a refresh did with spending. Entries written before release 2 do not say, and left it with
+# the cells, whichever rows were in them by then.
+HIGHEST = "highest"  # every cell carries the highest of any
+KEPT = "kept"  # the rows are the same, each in its cell
+SPENDING = ("charge", "carry", "join", "spend", "level")  # entries that may change what is left
 
 
 def audit(connection: Connection) -> Replay:
@@ -48,15 +57,15 @@ def check_extends(connection: Connection, seen: Head, head: Head, total: int) ->
         return
     if head.number <= seen.number:
         raise LedgerDamaged(
-            f"The ledger changed behind this process at entry {seen.number}. Nothing was charged."
+            f"The ledger changed behind this process at entry {seen.number}. Nothing is answered."
         )
     number, last = seen.number, seen.hash
     remaining = in_head = total - head.base - head.most
     for row in walk(connection, seen.number + 1):
         number += 1
         last = checked_link(row, number, last)
-        if row.kind == "charge":
-            remaining = json.loads(row.body)["remaining"]
+        if row.kind in SPENDING:
+            remaining = json.loads(row.body).get("remaining", remaining)
     if remaining != in_head:
         raise damaged(number, "and the spending do not agree")
     if (number, last) != (head.number, head.hash):
@@ -71,10 +80,15 @@ class Replay:
         self.cells = 0
         self.total = 0
         self.name = ""
+        self.id = ""
+        self.group: dict[str, Any] | None = None  # the group it joined, and where its ledger is
         self.head = EMPTY
-        self._spending = Spending(0, 0, {})
-        self._charges: dict[int, tuple[str, int, int | None]] = {}  # query, epoch, answer
-        self._requests: dict[str, int] = {}
+        self.freeze: Freeze | None = None
+        self.prices = 0  # of all charges together
+        self._spending = Spending(0, 0, {})  # as the tables have it
+        self._highest = Spending(0, 0, {})  # the most that rows may have spent, wherever they moved
+        self.charges: dict[int, dict[str, Any]] = {}  # rows of the index on them
+        self.requests: dict[str, int] = {}
         self.analysts: dict[str, Allotment] = {}
 
     def take(self, row: Row[Any]) -> None:
@@ -90,9 +104,19 @@ class Replay:
     def _follow(self, number: int, kind: str, body: dict[str, Any]) -> None:
         if (kind == "open") != (number == 0):
             raise damaged(number, "is out of place")
+        self.freeze = followed(self.freeze, number, kind, body)
         if kind == "open":
             self.terms, self.cells, self.total = body["terms"], body["cells"], body["total"]
-            self.name = body["name"]
+            self.name, self.id = body["name"], body.get("id") or self.head.hash
+            if is_group(body):
+                raise Refused(
+                    f"this is the ledger of the group {self.name!r}, not of a dataset. Nothing was "
+                    f"charged.\nTo open a dataset of it say group={self.name!r} too."
+                )
+        elif kind == "join":
+            if self.group is not None:
+                raise damaged(number, "is out of place")
+            self.group = body
         elif kind == "charge":
             self._charge(number, body)
         elif kind == "allot":
@@ -105,14 +129,60 @@ class Replay:
         elif kind == "refresh":
             self.terms = body["terms"]
             self.head = replace(self.head, epoch=number)
+            self._refresh(number, body.get("spending"))
+        elif kind == "carry":
+            self._carry(number, body["remaining"])
+
+    def _refresh(self, number: int, spending: str | None) -> None:
+        if spending not in (HIGHEST, KEPT, None):
+            raise damaged(number, "cannot be read")
+        if spending != KEPT:
+            self._highest.level()
+        if spending == HIGHEST:
+            self._spending.level()
+            self._to_head()
+
+    def _carry(self, number: int, remaining: int) -> None:
+        """From here on the tables have what the rows may have spent."""
+        self._highest.level()
+        self._spending = Spending(self._highest.base, 0, {})
+        if remaining != self.remaining:
+            raise damaged(number, "does not add up")
+        self._to_head()
+
+    def _to_head(self) -> None:
+        self.head = replace(self.head, base=self._spending.base, most=self._spending.most)
+
+    @property
+    def spending(self) -> Spending:
+        """What everybody and each cell has spent."""
+        return Spending(self._spending.base, self._spending.most, self._spending.extra)
+
+    @property
+    def whole(self) -> int:
+        """All that was charged, whatever the cells."""
+        return max(self.prices, self._spending.top)
+
+    @property
+    def remaining(self) -> int:
+        """The least that any row may have left; below 0 if older refreshes let rows outspend."""
+        return self.total - self._highest.base - self._highest.most
+
+    @property
+    def behind(self) -> bool:
+        """Do the tables have less than rows may have spent?"""
+        return self._spending.base < self._highest.base
 
     def _charge(self, number: int, body: dict[str, Any]) -> None:
         remaining = self.total - self._spending.add(body["price"], body["cells"])
-        if body["price"] < 0 or remaining < 0 or remaining != body["remaining"]:
+        self._highest.add(body["price"], body["cells"])
+        wrong = body["price"] < 0 or remaining < 0 or remaining != body["remaining"]
+        if wrong or body.get("group", remaining) > remaining:
             raise damaged(number, "does not add up")
-        self.head = replace(self.head, base=self._spending.base, most=self._spending.most)
+        self.prices += body["price"]
+        self._to_head()
         self._spend(number, body)
-        self._charges[number] = (digest(body["query"]), self.head.epoch, None)
+        self.charges[number] = charge_row(number, body, self.head.epoch)
         if body["request"] is not None:
             self._bind(number, body, number)
 
@@ -127,22 +197,24 @@ class Replay:
 
     def _bind(self, number: int, body: dict[str, Any], charge: int) -> None:
         id_key = digest(body["analyst"], body["request"])
-        if charge not in self._charges or id_key in self._requests:
+        if charge not in self.charges or id_key in self.requests:
             raise damaged(number, "binds a request id wrongly")
-        self._requests[id_key] = charge
+        self.requests[id_key] = charge
 
     def _answer(self, number: int, charge: int) -> None:
-        if charge not in self._charges or self._charges[charge][2] is not None:
+        if charge not in self.charges or self.charges[charge]["answer"] is not None:
             raise damaged(number, "answers no open charge")
-        self._charges[charge] = (*self._charges[charge][:2], number)
+        self.charges[charge]["answer"] = number
 
     def compare(self, connection: Connection) -> None:
         """Raise if a table says anything else."""
+        if self.behind:
+            raise damaged(self.head.number, "does not carry what rows have spent")
         extra = self._spending.extra
         expected: dict[Table, dict[Any, tuple[Any, ...]]] = {
             HEAD: {1: astuple(self.head)},
-            CHARGES: dict(self._charges),
-            REQUESTS: {id_key: (charge,) for id_key, charge in self._requests.items()},
+            CHARGES: {number: tuple(row.values())[1:] for number, row in self.charges.items()},
+            REQUESTS: {id_key: (charge,) for id_key, charge in self.requests.items()},
             CELLS: {cell: (extra.get(cell, 0),) for cell in range(self.cells)},
             ANALYSTS: {name: (a.spent, a.allotted) for name, a in self.analysts.items()},
         }

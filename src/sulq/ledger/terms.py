@@ -21,6 +21,14 @@ _WHY_FIXED = (
     "Nothing was charged.\nOpen the ledger with the values it was opened with."
 )
 
+_HINTS = {
+    "independent_columns": (
+        "\nA ledger without independent_columns=False rests on priors that hold whatever a row's "
+        "other private values are; earlier versions did not ask. If yours do, open with "
+        "independent_columns=True. If not, its answers may tell single rows: stop using it."
+    )
+}
+
 
 def plain(body: Mapping[str, Any]) -> dict[str, Any]:
     """The body as it is read back from JSON: tuples as lists, and nothing shared."""
@@ -41,9 +49,10 @@ def opening(terms: Mapping[str, Any], cells: int, total: int, name: str) -> dict
 
 def check_promise(old: Mapping[str, Any], new: Mapping[str, Any]) -> None:
     """Raise unless both terms make the same promise."""
-    different = _differing(old.get("promise"), new.get("promise"))
+    different = differing(old.get("promise"), new.get("promise"))
     if different:
-        raise PromiseError(f"{'; '.join(different)}.{_WHY_FIXED}")
+        more = [hint for name, hint in _HINTS.items() if any(d.startswith(name) for d in different)]
+        raise PromiseError(f"{'; '.join(different)}.{_WHY_FIXED}{''.join(more)}")
 
 
 def check_opening(
@@ -56,7 +65,7 @@ def check_opening(
             f"total={in_queries(new['total'])} but the ledger was opened with "
             f"total={in_queries(total)}.{_WHY_FIXED}"
         )
-    different = _differing(terms.get("schema"), new["terms"].get("schema"))
+    different = differing(terms.get("schema"), new["terms"].get("schema"))
     if new["cells"] != cells:
         different.append(f"cells={new['cells']} but the ledger has cells={cells}")
     if different:
@@ -67,12 +76,12 @@ def check_opening(
         )
 
 
-def _differing(old: Any, new: Any, path: str = "") -> list[str]:
+def differing(old: Any, new: Any, path: str = "") -> list[str]:
     """Name each value that differs: 'epsilon=2 but the ledger has epsilon=1'."""
     if old == new:
         return []
     if isinstance(old, dict) and isinstance(new, dict):
         dot = f"{path}." if path else ""
         keys = sorted(old.keys() | new.keys())
-        return [line for k in keys for line in _differing(old.get(k), new.get(k), f"{dot}{k}")]
+        return [line for k in keys for line in differing(old.get(k), new.get(k), f"{dot}{k}")]
     return [f"{path or 'it'}={new!r} but the ledger has {path or 'it'}={old!r}"]

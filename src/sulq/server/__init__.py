@@ -1,28 +1,19 @@
 """The product as a service: an owner runs it, outsiders ask over HTTP.
 
-A request walks one way: connection -> gate -> route -> access -> admission -> corridor -> reply
-at its deadline. Each file is a room on the way, or opens off it.
+A request goes one way: connection -> gate -> route -> access -> admission -> answer -> reply at
+its deadline. The API and the console stand side by side, both over services/.
 
-    settings.py     [server] of sulq.toml and the environment
-    registry.py     one SQLite file: people, keys, datasets, alarms
-    people.py       owners, analysts and their keys
-    access.py       a key -> a Visitor, and what a Visitor may see
-    datasets.py     datasets by name, and the databases behind them
-    sources.py      which files an owner may name over HTTP
-    admission.py    how often, how many, in which turn
-    deadlines.py    how long a kind of question takes at most, and when its reply leaves
-    crowding.py     questions that wait are worked on at once, where there are no deadlines
-    asking.py       price, admission, corridor, deadline: one question from door to door
-    bodies.py       bytes -> strict JSON within limits
-    replies.py      results and errors -> the one shape they leave in
-    gate.py         what every request passes: limits, key, body, headers, log
+    app.py          settings -> the application: api/ and console/ mounted side by side
+    process.py      uvicorn, TLS, signals
+    workers.py      several processes, which end with their parent
     connections.py  sockets that must speak in time
-    logs.py         what happened, without values or secrets
-    metrics.py      counts for owners
-    app.py          the routes put together
-    running.py      uvicorn, TLS, signals
-    folder.py       a server's folder: begun, backed up, restored
-    routes/         the routes under /v1
+    door.py         whose request is read next: persons take turns
+    front.py        what every request passes first: proxies, an id, compression
+    gate.py         what every request to the API passes: limits, key, body, headers, log
+    bodies.py       bytes -> strict JSON within limits
+    api/            the routes under /v1
+    console/        the pages under /console
+    services/       what both work on: people, datasets, answers, limits
 
 Nothing here is imported by `import sulq`. It needs `pip install 'sulq[server]'`.
 """

@@ -15,7 +15,7 @@ from typing import Any
 from sulq.errors import LimitReached, QueryNotAllowed
 
 LONGEST_NUMBER = 400  # digits, as exact numbers in queries may have
-MOST_NAMES = 100  # in the outermost object: each unknown one is an error of its own
+MAX_NAMES = 100  # in the outermost object: each unknown one is an error of its own
 STRING = re.compile(rb'"(?:[^"\\]++|\\.)*+"?', re.DOTALL)
 HALF = re.compile(rb"\\u[dD][89a-fA-F]")  # half of a character, which no text may hold
 BRACKETS = re.compile(rb"[\[\]{}]")
@@ -37,8 +37,8 @@ def parsed(body: bytes, nesting: int) -> Any:
         raise _malformed(f"{error.msg} at character {error.pos}") from None
     except RecursionError:
         raise LimitReached("the body is nested too deeply. Nothing was charged.") from None
-    if isinstance(found, dict) and len(found) > MOST_NAMES:
-        raise _malformed(f"it has {len(found):,} names, and no body here has {MOST_NAMES}")
+    if isinstance(found, dict) and len(found) > MAX_NAMES:
+        raise _malformed(f"it has {len(found):,} names, and no body here has {MAX_NAMES}")
     return found
 
 

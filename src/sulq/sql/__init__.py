@@ -1,5 +1,19 @@
-"""SQL statement -> queries and how to lay out their answers."""
+"""A SELECT -> questions, and how to lay out their answers.
 
-from sulq.sql.statement import Statement, compile_statement
+aggregates.py   the aggregates that are answered, and why the others are not
+formula.py      what a formula is made of: the sums it needs; numbers, truths and labels per cell
+formulas.py     expressions of aggregates: SUM(a) / SUM(b), CASE WHEN COUNT(*) > 5 ...
+groupings.py    CUBE, ROLLUP and GROUPING SETS: several groupings as one table
+moments.py      aggregates -> the sums asked for, and each aggregate back from them
+noisy.py        numbers with error bars, and how they move with what was released
+operators.py    what may stand between aggregates: arithmetic, comparisons, choices
+percentiles.py  PERCENTILE_DISC: one value, chosen
+quantiles.py    MEDIAN and PERCENTILE_CONT from one noisy distribution function
+statement.py    a SELECT taken apart: rows, groups, outputs, order
+views.py        the private table, a subquery of rows or a WITH
+"""
 
-__all__ = ["Statement", "compile_statement"]
+from sulq.sql.groupings import Groupings, compile_statement
+from sulq.sql.statement import Statement
+
+__all__ = ["Groupings", "Statement", "compile_statement"]

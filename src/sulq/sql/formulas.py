@@ -5,83 +5,85 @@ Everything that can be refused is refused while compiling, before anything is pa
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 
 from sulq.errors import QueryNotAllowed
-from sulq.expressions import MAX_DEPTH, parse, predicate, shorten
-from sulq.query import People, Query
-from sulq.schema import Schema
-from sulq.sql.aggregates import AGGREGATES, ALIASES, has_aggregate, is_aggregate, refuse
-from sulq.sql.formula import (
-    Bools,
-    Context,
-    Formula,
-    Numbers,
-    Truth,
-    numbers_of,
-    sql_of,
-    truth_of_labels,
-)
+from sulq.expressions.dialect import written
+from sulq.expressions.literals import check_equal
+from sulq.expressions.node import NUMERIC
+from sulq.expressions.parse import MAX_DEPTH, parse
+from sulq.expressions.syntax import no_column
+from sulq.sql.aggregates import aggregate, has_aggregate, is_aggregate, refuse
+from sulq.sql.formula import Bools, Context, Formula, Sums, Truth, truth_of_labels
 from sulq.sql.moments import Moments
-from sulq.sql.noisy import Noisy
-from sulq.sql.operators import BUILDERS
-from sulq.sql.quantiles import Quantile
-from sulq.tree import NUMERIC
+from sulq.sql.noisy import Array, Noisy, quotient_ends
+from sulq.sql.operators import BUILDERS, Compiler
+from sulq.values.schema import Schema
 
 
-class Formulas:
+class Formulas(Sums, Compiler):
     """Compiles the outputs of one statement, collecting the sums they need."""
 
-    def __init__(self, schema: Schema, keys: tuple[str, ...], above_low: bool = False) -> None:
-        self.schema = schema
-        self.keys = keys
-        self.moments = Moments(schema, above_low)
-        self.quantiles: list[Quantile] = []
-        self.people: list[str] = []  # conditions of COUNT(DISTINCT person)
+    def __init__(
+        self, schema: Schema, keys: tuple[str, ...], above_low: bool = False, public: bool = False,
+        filtered: bool = False, combined: bool = False, chooses: bool = False,
+    ) -> None:  # fmt: skip
+        moments = Moments(schema, above_low, public, combined)
+        super().__init__(schema, keys, moments, combined, chooses)
+        self.filtered = filtered  # the one FILTER there is stands in the WHERE
         self._nodes = [parse(key, schema) for key in keys]
         self._places = {node.text: i for i, node in enumerate(self._nodes)}
-        self._spelled: dict[str, str] = {}
         self._depth = 0
 
-    # --- what the statement asks --------------------------------------------------------
+    # --- reading what came back ---------------------------------------------------------
 
-    def queries(self, condition: str | None) -> tuple[tuple[Query, ...], tuple[Quantile, ...]]:
-        """The statement's query, then those of its quantiles."""
-        terms = self.moments.terms()
-        by = self.keys or None
-        found = [Query(terms, by=by, where=condition)] if terms.sums or terms.groups else []
-        for extra in self.people:
-            parts = [c for c in (condition, extra) if c not in (None, "true")]
-            where = " AND ".join(f"({c})" for c in parts) or None
-            found.append(Query(People(), by=by, where=where))
-        for quantile in self.quantiles:
-            found += quantile.queries(self.keys, condition)
-        return tuple(found), tuple(self.quantiles)
+    def interval(
+        self, formula: Formula, context: Context, stds: list[Array], reach: float
+    ) -> tuple[Array, Array, Array]:
+        """The value of an output in every cell, and the ends of its interval.
 
-    @property
-    def asks(self) -> bool:
-        """Does it ask for sums, not only for quantiles and people?"""
-        return bool(self.moments.sums or self.moments.groups)
+        Sums move it by their slopes. A quantile moves it from one end of its own interval to
+        the other; those of one histogram share their noise, so what they do is added up.
+        """
+        number = formula.number(context)
+        if formula.quotient is not None and all(j < len(stds) for j in number.slopes):
+            low, high = quotient_ends(*formula.quotient(context), stds, reach)
+            none = np.isnan(number.value)  # a variance that noise made negative divides nothing
+            return number.value, np.where(none, -np.inf, low), np.where(none, np.inf, high)
+        plain = [*stds, *(np.zeros_like(number.value) for _ in context.located)]
+        with np.errstate(all="ignore"):
+            down, up = (reach**2 * number.variance(plain) for _ in range(2))
+            for source in {q.source for q in context.located}:
+                below, above = self._moved_by(source, formula, context, number, len(stds))
+                down, up = down + below**2, up + above**2
+            return number.value, number.value - np.sqrt(down), number.value + np.sqrt(up)
 
-    @property
-    def flat(self) -> int:
-        """How many of its queries have one cell per group."""
-        return int(self.asks) + len(self.people)
+    def _moved_by(
+        self, source: int, formula: Formula, context: Context, number: Noisy, first: int
+    ) -> tuple[Array, Array]:
+        """How far the quantiles of one histogram may move an output down, and up."""
+        below, above = np.zeros_like(number.value), np.zeros_like(number.value)
+        for at, q in enumerate(context.located):
+            if q.source != source or first + at not in number.slopes:
+                continue
+            ends = [formula.number(context.moved(at, e)).value for e in (q.low, q.high)]
+            ends = [np.where(np.isnan(e), np.inf, e) for e in ends]
+            below += np.maximum(number.value - np.minimum(*ends), 0.0)
+            above += np.maximum(np.maximum(*ends) - number.value, 0.0)
+        return below, above
 
-    def released(self, columns: list[Noisy], cells: list[tuple[Any, ...]]) -> Context:
-        """Name the numbers that came back."""
-        plain = len(self.moments.sums) + sum(1 + len(g.members) for g in self.moments.groups)
-        after = plain + len(self.people)
-        moments = self.moments.released(columns[:plain])
-        return Context(moments, columns[plain:after], columns[after:], cells)
+    def is_exact(self, formula: Formula, context: Context, stds: list[Array]) -> bool:
+        """Has an output no noise? Beside noisy numbers only an aggregate itself is sure of it.
 
-    def number(self, formula: Formula, context: Context) -> Noisy:
-        """The value of an output in every cell; true and false count as 1 and 0."""
-        found: Noisy | Truth = formula.read(context)
-        return found.number() if isinstance(found, Truth) else found
+        The interval does not tell: that of a quantile may be one whole number.
+        """
+        if not context.located and not any(std.any() for std in stds):
+            return True
+        read = formula.number(context).slopes
+        public = all(j < len(stds) and not stds[j].any() for j in read)
+        return formula.width is not None and bool(read) and public
 
     def test(self, formula: Formula, context: Context) -> Bools:
         """Where a HAVING holds; unknown is not true."""
@@ -93,12 +95,14 @@ class Formulas:
         """What to sort by; None where it is missing."""
         if isinstance(by, int):
             return [c[by] for c in context.cells]
-        return [None if np.isnan(v) else v for v in self.number(by, context).value.tolist()]
+        return [None if np.isnan(v) else v for v in by.number(context).value.tolist()]
 
     def small(self, context: Context, stds: list[Any]) -> Bools:
         """Cells where what is divided by is within the noise: the quotient means little."""
         weak = np.zeros(len(context.cells), dtype=bool)
+        stds = [*stds, *((q.high - q.low) / 4 for q in context.located)]  # about two each side
         counts = [context.moments.counts[i] for i, g in enumerate(self.moments.groups) if g.members]
+        counts += [context.moments.sums[size] for size in self.moments.sizes]
         for divisor in [*counts, *context.divisors]:
             with np.errstate(all="ignore"):
                 error = np.sqrt(divisor.variance(stds))
@@ -109,17 +113,12 @@ class Formulas:
 
     # --- compiling ----------------------------------------------------------------------
 
-    def count(self, condition: str) -> Formula:
-        """COUNT(*)."""
-        read = self.moments.count(condition)
-        return Formula("number", lambda c: read(c.moments))
-
     def place(self, e: Any) -> int | None:
         """Which group key an expression is, however it is spelled."""
         if not self.keys or has_aggregate(e):
             return None
         try:
-            return self._places.get(parse(sql_of(e), self.schema).text)
+            return self._places.get(parse(written(e), self.schema).text)
         except QueryNotAllowed:
             return None
 
@@ -136,11 +135,12 @@ class Formulas:
     def _compiled(self, e: Any) -> Formula:
         kind = type(e).__name__
         if is_aggregate(e):
-            return self._aggregate(e, "true")
+            return aggregate(self, e, "true")
         if kind == "Filter":
             if not is_aggregate(e.this):
                 raise refuse(e.this)
-            return self._aggregate(e.this, self.condition(sql_of(e.expression.this)))
+            condition = self.condition(written(e.expression.this))
+            return aggregate(self, e.this, "true" if self.filtered else condition)
         at = self.place(e)
         if at is not None:
             return self._key(at)
@@ -148,6 +148,8 @@ class Formulas:
         if builder is not None:
             return builder(self, e)
         if kind == "Column":
+            if self.schema.get(e.name, quoted=bool(e.this.args.get("quoted"))) is None:
+                raise no_column(e.name, self.schema)
             raise QueryNotAllowed(
                 f"{e.name!r} would return rows. Ask for a sum or a count, or add it to GROUP BY."
             )
@@ -167,28 +169,9 @@ class Formulas:
 
         return Formula("number", read)
 
-    def _aggregate(self, e: Any, condition: str) -> Formula:
-        kind = type(e).__name__
-        if kind == "Anonymous":
-            kind = ALIASES[str(e.this).lower()]
-        return Formula("number", AGGREGATES[kind](self, e, condition))
-
-    def spelled(self, text: str) -> str:
-        """One spelling for all that mean the same, so that nothing is asked twice."""
-        return self._spelled.setdefault(parse(text, self.schema).text, text)
-
-    def condition(self, text: str) -> str:
-        """The predicate of a FILTER, in one spelling."""
-        predicate(text, self.schema)
-        return self.spelled(text)
-
-    def number_of(self, e: Any) -> Numbers:
-        """Compile what must be a number; true and false count as 1 and 0."""
-        return numbers_of(self.compile(e), e)
-
-    def truth_of(self, e: Any, what: str) -> Callable[[Context], Truth]:
-        """Compile what must be true or false."""
-        made = self.compile(e)
-        if made.kind != "truth":
-            raise QueryNotAllowed(f"{what} wants true or false: compare {shorten(sql_of(e))}.")
-        return made.read
+    def check_equal(self, *sides: Any) -> None:
+        """Refuse a group key compared with a value that it cannot have."""
+        for key, other in (sides, sides[::-1]):
+            at = self.place(key)
+            if at is not None and type(other).__name__ == "Literal":
+                check_equal(self._nodes[at], parse(written(other), self.schema), self.schema)

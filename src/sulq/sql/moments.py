@@ -14,12 +14,13 @@ from typing import Any
 import numpy as np
 
 from sulq.errors import QueryNotAllowed
-from sulq.expressions import parse
-from sulq.query import Terms
-from sulq.schema import Schema
+from sulq.expressions.node import NUMERIC
+from sulq.expressions.parse import parse
+from sulq.questions.grid import gridded
+from sulq.questions.moment_blocks import middle, product
 from sulq.sql.noisy import Noisy
-from sulq.tree import NUMERIC
-from sulq.values import gridded
+from sulq.values.query import Terms
+from sulq.values.schema import Schema
 
 Read = Callable[["Released"], Noisy]
 
@@ -30,6 +31,7 @@ class Group:
 
     condition: str
     known: tuple[str, ...]
+    size: str | None = None  # what counts these rows, if how many there are is public
     members: list[str] = field(default_factory=list)
 
     def add(self, member: str) -> None:
@@ -50,8 +52,13 @@ class Released:
 class Moments:
     """Collects what the aggregates of one statement need."""
 
-    def __init__(self, schema: Schema, above_low: bool = False) -> None:
+    def __init__(
+        self, schema: Schema, above_low: bool = False, public: bool = False, combined: bool = False
+    ) -> None:
         self.schema = schema
+        self.combined = combined  # products are weighted together with their means
+        self.public = public  # it is no secret how many rows there are in each group
+        self.sizes: list[str] = []  # public counts that something is divided by
         self.above_low = above_low  # sums come counted from low, where noise wants [0, 1]
         self.sums: list[str] = []
         self.groups: list[Group] = []
@@ -64,7 +71,13 @@ class Moments:
             settle()
         self._late.clear()
         groups = tuple((_all(g.condition, g.known), *g.members) for g in self.groups)
-        return Terms(tuple(self.sums), groups, self.counted)
+        known = tuple(i for i, g in enumerate(self.groups) if g.size is not None)
+        return Terms(tuple(self.sums), groups, self.counted, known)
+
+    @property
+    def numbers(self) -> int:
+        """How many numbers that asks for."""
+        return len(self.sums) + sum((g.size is None) + len(g.members) for g in self.groups)
 
     def released(self, columns: list[Noisy]) -> Released:
         """Name the released numbers, in the order Terms lays them out."""
@@ -72,7 +85,7 @@ class Moments:
         sums = {text: next(numbers) for text in self.sums}
         counts, centred = {}, {}
         for i, group in enumerate(self.groups):
-            counts[i] = next(numbers)
+            counts[i] = next(numbers) if group.size is None else sums[group.size]
             for member in group.members:
                 centred[i, member] = next(numbers)
                 if self.above_low:
@@ -84,6 +97,10 @@ class Moments:
     def count(self, condition: str, argument: str | None = None) -> Read:
         """COUNT(*), COUNT(x) or COUNT_IF(p), over the rows of a FILTER."""
         known = (argument,) if argument is not None and self._nullable(argument) else ()
+        size = None if known else self._size(condition)
+        if size is not None:
+            self._sum(size)
+            return lambda r: r.sums[size]
         slot: list[Any] = []
         self.counted = True
 
@@ -92,8 +109,7 @@ class Moments:
             if group is not None:
                 slot.append(group)
                 return
-            test = _all(condition, known)
-            text = "1" if test == "true" else f"CASE WHEN {test} THEN 1 ELSE 0 END"
+            text = _counting(_all(condition, known))
             self._sum(text)
             slot.append(text)
 
@@ -111,7 +127,7 @@ class Moments:
             if number is not None and x in self.groups[number].members:
                 slot.append(number)
                 return
-            text = x if condition == "true" else f"CASE WHEN {condition} THEN {x} END"
+            text = _summing(condition, x)
             self._sum(text)
             slot.append(text)
 
@@ -125,11 +141,20 @@ class Moments:
 
         return read
 
-    def mean_parts(self, condition: str, *xs: str) -> tuple[Read, Callable[[str], Read]]:
+    def mean_parts(
+        self, condition: str, *xs: str, products: bool = False
+    ) -> tuple[Read, Callable[[str], Read]]:
         """The count of rows where all xs are known, and the mean about mid-range of a member."""
         for x in xs:
             self._number(x)
-        number = self._group(condition, tuple(x for x in xs if self._nullable(x)))
+        size = None if any(map(self._nullable, xs)) else self._size(condition)
+        if size is not None:
+            self._sum(size)
+            if size not in self.sizes:
+                self.sizes.append(size)
+            if not (products and self.combined):
+                return self._public_parts(condition, size)
+        number = self._group(condition, tuple(x for x in xs if self._nullable(x)), size)
         group = self.groups[number]
 
         def mean_of(member: str) -> Read:
@@ -138,19 +163,54 @@ class Moments:
 
         return (lambda r: r.counts[number]), mean_of
 
+    def _public_parts(self, condition: str, size: str) -> tuple[Read, Callable[[str], Read]]:
+        """The same where the count is public: plain sums over it, or those of a group."""
+
+        def mean_of(member: str) -> Read:
+            total, middle = _summing(condition, member), self.middle(member)
+            slot: list[int] = []
+
+            def settle() -> None:
+                number = self._find(condition, ())
+                if number is not None and member in self.groups[number].members:
+                    slot.append(number)
+                else:
+                    self._sum(total)
+
+            self._late.append(settle)
+
+            def read(r: Released) -> Noisy:
+                if slot:
+                    return r.centred[slot[0], member] / r.sums[size]
+                return r.sums[total] / r.sums[size] - middle
+
+            return read
+
+        return (lambda r: r.sums[size]), mean_of
+
+    def is_counted(self, condition: str) -> bool:
+        """Is it public how many rows of a FILTER there are?"""
+        return self._size(condition) is not None
+
+    def _size(self, condition: str) -> str | None:
+        """What counts the rows of a FILTER, if how many there are is public."""
+        names = parse(condition, self.schema).columns()
+        if not self.public or not all(self.schema[n].public for n in names):
+            return None
+        return _counting(_all(condition, ()))
+
     def middle(self, x: str) -> float:
         """The middle of an expression's range, on its grid."""
-        value = gridded(parse(x, self.schema))
-        return float((value.low + value.high) / 2 * 2.0**-value.scale)
+        return middle(x, self.schema)
 
     def half(self, x: str) -> float:
         """From the low end of an expression's range to its middle."""
         value = gridded(parse(x, self.schema))
         return float((value.high - value.low) / 2 * 2.0**-value.scale)
 
-    def deviation(self, x: str) -> str:
-        """x about its middle, as an expression."""
-        return f"(({x}) - {self.middle(x)!r})"
+    def product(self, x: str, y: str) -> str:
+        """The product of two deviations from mid-range, as an expression."""
+        return product(x, y, self.schema)
 
     # --- helpers ------------------------------------------------------------------------
 
@@ -180,11 +240,11 @@ class Moments:
                 return i
         return None
 
-    def _group(self, condition: str, known: tuple[str, ...]) -> int:
+    def _group(self, condition: str, known: tuple[str, ...], size: str | None) -> int:
         found = self._find(condition, known)
         if found is not None:
             return found
-        self.groups.append(Group(condition, tuple(sorted(set(known)))))
+        self.groups.append(Group(condition, tuple(sorted(set(known))), size))
         return len(self.groups) - 1
 
 
@@ -193,6 +253,16 @@ def _all(condition: str, known: tuple[str, ...]) -> str:
     parts = [] if condition == "true" else [f"COALESCE({condition}, false)"]
     parts += [f"({x}) IS NOT NULL" for x in known]
     return " AND ".join(parts) or "true"
+
+
+def _counting(test: str) -> str:
+    """What counts the rows where a test holds."""
+    return "1" if test == "true" else f"CASE WHEN {test} THEN 1 ELSE 0 END"
+
+
+def _summing(condition: str, x: str) -> str:
+    """What sums x over the rows of a FILTER."""
+    return x if condition == "true" else f"CASE WHEN {condition} THEN {x} END"
 
 
 # --- aggregates from moments --------------------------------------------------------------
@@ -215,10 +285,10 @@ def variance(m: Moments, condition: str, x: str, *, sample: bool) -> Read:
 def covariance(m: Moments, condition: str, x: str, y: str, *, sample: bool) -> Read:
     """COVAR(x, y) over the rows where both are known."""
     xs = (x,) if x == y else (x, y)
-    count, mean_of = m.mean_parts(condition, *xs)
-    product = f"{m.deviation(x)} * {m.deviation(y)}"
-    mean_x, mean_y, mean_xy = mean_of(x), mean_of(y), mean_of(product)
-    middle = m.middle(product)
+    count, mean_of = m.mean_parts(condition, *xs, products=True)
+    both = m.product(x, y)
+    mean_x, mean_y, mean_xy = mean_of(x), mean_of(y), mean_of(both)
+    middle = m.middle(both)
 
     def read(r: Released) -> Noisy:
         found = mean_xy(r) + middle - mean_x(r) * mean_y(r)
@@ -255,7 +325,28 @@ def correlation(m: Moments, condition: str, x: str, y: str) -> Read:
 
 def variance_within(m: Moments, condition: str, x: str, among: tuple[str, str]) -> Read:
     """VAR_POP(x) over the rows where all of `among` are known, sharing their count."""
-    _, mean_of = m.mean_parts(condition, *among)
-    square = f"{m.deviation(x)} * {m.deviation(x)}"
+    _, mean_of = m.mean_parts(condition, *among, products=True)
+    square = m.product(x, x)
     mean, mean_square, middle = mean_of(x), mean_of(square), m.middle(square)
     return lambda r: mean_square(r) + middle - mean(r) * mean(r)
+
+
+def regression(m: Moments, condition: str, y: str, x: str) -> tuple[Read, Read]:
+    """REGR_SLOPE(y, x) as what is divided and by what: COVAR_POP(x, y) and VAR_POP(x), over the
+    rows where both are known.
+    """
+    over = covariance(m, condition, x, y, sample=False)
+    return over, variance_within(m, condition, x, (x, y))
+
+
+def intercept(m: Moments, condition: str, y: str, x: str) -> tuple[Read, Read]:
+    """REGR_INTERCEPT(y, x) = AVG(y) - slope * AVG(x), the same way."""
+    over, by = regression(m, condition, y, x)
+    _, mean_of = m.mean_parts(condition, x, y, products=True)
+    means = [(mean_of(t), m.middle(t)) for t in (y, x)]
+
+    def read(r: Released) -> Noisy:
+        mean_y, mean_x = (mean(r) + middle for mean, middle in means)
+        return mean_y * by(r) - mean_x * over(r)
+
+    return read, by

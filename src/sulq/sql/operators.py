@@ -6,22 +6,45 @@ Conditions are true, false or unknown, as in SQL: what has no value makes a comp
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
 from sulq.errors import QueryNotAllowed
-from sulq.expressions import shorten
-from sulq.sql.formula import Context, Formula, Truth, numbers_of, sql_of, truth_of_labels
+from sulq.expressions.dialect import written
+from sulq.expressions.parse import shorten
+from sulq.sql.formula import Context, Formula, Numbers, Truth, numbers_of, truth_of_labels
 from sulq.sql.noisy import Noisy, where
 
-if TYPE_CHECKING:
-    from sulq.sql.formulas import Formulas
 
-Builder = Callable[["Formulas", Any], Formula]
+class Compiler:
+    """What an operator asks of the statement: its operands, compiled."""
+
+    def compile(self, e: Any) -> Formula:
+        """An expression of aggregates, group keys and constants."""
+        raise NotImplementedError
+
+    def check_equal(self, *sides: Any) -> None:
+        """Refuse a group key compared with a value that it cannot have."""
+        raise NotImplementedError
+
+    def number_of(self, e: Any) -> Numbers:
+        """Compile what must be a number; true and false count as 1 and 0."""
+        return numbers_of(self.compile(e), e)
+
+    def truth_of(self, e: Any, what: str) -> Callable[[Context], Truth]:
+        """Compile what must be true or false."""
+        made = self.compile(e)
+        if made.kind != "truth":
+            raise QueryNotAllowed(f"{what} wants true or false: compare {shorten(written(e))}.")
+        return made.read
 
 
-def _literal(f: Formulas, e: Any) -> Formula:
+DIGITS = tuple("0123456789")
+Builder = Callable[[Compiler, Any], Formula]
+
+
+def _literal(f: Compiler, e: Any) -> Formula:
     text = str(e.this)
     if e.is_string:
         return Formula("label", lambda c: [text] * len(c.cells))
@@ -34,47 +57,49 @@ def _literal(f: Formulas, e: Any) -> Formula:
     return Formula("number", lambda c: c.constant(value))
 
 
-def _boolean(f: Formulas, e: Any) -> Formula:
+def _boolean(f: Compiler, e: Any) -> Formula:
     value = bool(e.this)
     return Formula("truth", lambda c: truth_of_labels([value] * len(c.cells)))
 
 
-def _null(f: Formulas, e: Any) -> Formula:
+def _null(f: Compiler, e: Any) -> Formula:
     return Formula("number", lambda c: c.constant(np.nan))
 
 
-def _binary(apply: Callable[[Noisy, Noisy], Noisy]) -> Builder:
-    def build(f: Formulas, e: Any) -> Formula:
+def _binary(apply: Callable[[Context, Noisy, Noisy], Noisy]) -> Builder:
+    def build(f: Compiler, e: Any) -> Formula:
         a, b = f.number_of(e.this), f.number_of(e.expression)
-        return Formula("number", lambda c: apply(a(c), b(c)))
+        return Formula("number", lambda c: apply(c, a(c), b(c)))
 
     return build
 
 
-def _divide(f: Formulas, e: Any) -> Formula:
-    a, b = f.number_of(e.this), f.number_of(e.expression)
+def _quotient(f: Compiler, e: Any) -> Formula:
+    over, by = f.number_of(e.this), f.number_of(e.expression)
 
     def read(c: Context) -> Noisy:
-        divisor = b(c)
-        if divisor.slopes:
-            c.divisors.append(divisor)
-        return a(c) / divisor
+        a, b = over(c), by(c)
+        if b.slopes:
+            c.divisors.append(b)
+        return a / b
 
-    return Formula("number", read)
+    return Formula("number", read, quotient=lambda c: (over(c), by(c)))
 
 
-def _power(f: Formulas, e: Any) -> Formula:
+def _power(f: Compiler, e: Any) -> Formula:
     a = f.number_of(e.this)
     by = e.expression
     if type(by).__name__ != "Literal" or by.is_string or by.this not in ("2", "3", "4"):
-        raise QueryNotAllowed(f"{shorten(sql_of(e))}: the power is 2, 3 or 4.")
+        raise QueryNotAllowed(f"{shorten(written(e))}: the power is 2, 3 or 4.")
     n = int(by.this)
     return Formula("number", lambda c: a(c).through(lambda v: v**n, lambda v: n * v ** (n - 1)))
 
 
 def _compare(test: Callable[[Any, Any], Any], *, ordered: bool = True) -> Builder:
-    def build(f: Formulas, e: Any) -> Formula:
+    def build(f: Compiler, e: Any) -> Formula:
         a, b = f.compile(e.this), f.compile(e.expression)
+        if not ordered:
+            f.check_equal(e.this, e.expression)
         if not ordered and (a.kind, b.kind) == ("label", "label"):
             return Formula("truth", lambda c: _matched(test, a.read(c), b.read(c)))
         left, right = numbers_of(a, e.this), numbers_of(b, e.expression)
@@ -95,10 +120,12 @@ def _matched(test: Callable[[Any, Any], Any], a: list[Any], b: list[Any]) -> Tru
     return Truth(np.array([bool(test(str(x), str(y))) for x, y in pairs]), known)
 
 
-def _in(f: Formulas, e: Any) -> Formula:
+def _in(f: Compiler, e: Any) -> Formula:
     if e.args.get("query") is not None or not e.expressions:
         raise QueryNotAllowed("IN takes a list of constants, not a subquery.")
     a, items = f.compile(e.this), [f.compile(x) for x in e.expressions]
+    for part in e.expressions:
+        f.check_equal(e.this, part)
     if {a.kind, *(i.kind for i in items)} == {"label"}:
 
         def listed(c: Context) -> Truth:
@@ -128,14 +155,14 @@ def _any(parts: list[Truth]) -> Truth:
 
 
 def _logic(join: Callable[[list[Truth]], Truth], word: str) -> Builder:
-    def build(f: Formulas, e: Any) -> Formula:
+    def build(f: Compiler, e: Any) -> Formula:
         a, b = f.truth_of(e.this, word), f.truth_of(e.expression, word)
         return Formula("truth", lambda c: join([a(c), b(c)]))
 
     return build
 
 
-def _not(f: Formulas, e: Any) -> Formula:
+def _not(f: Compiler, e: Any) -> Formula:
     a = f.truth_of(e.this, "NOT")
 
     def read(c: Context) -> Truth:
@@ -145,7 +172,7 @@ def _not(f: Formulas, e: Any) -> Formula:
     return Formula("truth", read)
 
 
-def _is(f: Formulas, e: Any) -> Formula:
+def _is(f: Compiler, e: Any) -> Formula:
     what = type(e.expression).__name__
     made = f.compile(e.this)
     if what == "Boolean" and made.kind == "truth":
@@ -157,20 +184,19 @@ def _is(f: Formulas, e: Any) -> Formula:
 
         return Formula("truth", matches)
     if what != "Null":
-        raise QueryNotAllowed(f"{shorten(sql_of(e))}: IS takes NULL, TRUE or FALSE.")
+        raise QueryNotAllowed(f"{shorten(written(e))}: IS takes NULL, TRUE or FALSE.")
 
     def missing(c: Context) -> Truth:
-        found = made.read(c)
-        if isinstance(found, list):
-            none = np.array([x is None for x in found])
+        if made.kind == "label":
+            none = np.array([x is None for x in made.read(c)])
         else:
-            none = np.isnan((found.number() if isinstance(found, Truth) else found).value)
+            none = np.isnan(made.number(c).value)
         return Truth(none, np.ones_like(none))
 
     return Formula("truth", missing)
 
 
-def _between(f: Formulas, e: Any) -> Formula:
+def _between(f: Compiler, e: Any) -> Formula:
     a, low, high = (f.number_of(x) for x in (e.this, e.args["low"], e.args["high"]))
 
     def read(c: Context) -> Truth:
@@ -183,14 +209,9 @@ def _between(f: Formulas, e: Any) -> Formula:
 
 
 def _unary(f_: Callable[[Any], Any], slope: Callable[[Any], Any]) -> Builder:
-    def build(f: Formulas, e: Any) -> Formula:
+    def build(f: Compiler, e: Any) -> Formula:
         a = f.number_of(e.this)
-
-        def read(c: Context) -> Noisy:
-            with np.errstate(all="ignore"):
-                return a(c).through(f_, slope)
-
-        return Formula("number", read)
+        return Formula("number", lambda c: a(c).through(f_, slope))
 
     return build
 
@@ -200,21 +221,16 @@ def _half_away(v: Any, digits: int = 0) -> Any:
     return np.copysign(np.floor(np.abs(v) * scale + 0.5), v) / scale
 
 
-DIGITS = tuple("0123456789")
-
-
-def _round(f: Formulas, e: Any) -> Formula:
+def _round(f: Compiler, e: Any) -> Formula:
     a = f.number_of(e.this)
     wanted = e.args.get("decimals")
-    if wanted is not None and (
-        type(wanted).__name__ != "Literal" or wanted.this not in list("0123456789")
-    ):
+    if wanted is not None and (type(wanted).__name__ != "Literal" or wanted.this not in DIGITS):
         raise QueryNotAllowed("round: the number of digits is a constant from 0 to 9.")
     digits = int(wanted.this) if wanted is not None else 0
     return Formula("number", lambda c: a(c).through(lambda v: _half_away(v, digits), np.ones_like))
 
 
-def _cast(f: Formulas, e: Any) -> Formula:
+def _cast(f: Compiler, e: Any) -> Formula:
     target = str(e.to.this.name).lower()
     if target in ("float", "double", "decimal", "real"):
         return Formula("number", f.number_of(e.this))
@@ -222,25 +238,18 @@ def _cast(f: Formulas, e: Any) -> Formula:
         a = f.number_of(e.this)
         return Formula("number", lambda c: a(c).through(_half_away, np.ones_like))
     raise QueryNotAllowed(
-        f"{shorten(sql_of(e))}: aggregates are numbers; cast to INTEGER or DOUBLE."
+        f"{shorten(written(e))}: aggregates are numbers; cast to INTEGER or DOUBLE."
     )
 
 
-def _case(f: Formulas, e: Any) -> Formula:
+def _case(f: Compiler, e: Any) -> Formula:
     if e.args.get("this") is not None:
         raise QueryNotAllowed("CASE x WHEN ...: write CASE WHEN x = ... instead.")
-    branches = [
-        (f.truth_of(b.this, "CASE WHEN"), f.number_of(b.args["true"])) for b in e.args["ifs"]
-    ]
-    return _chosen(f, branches, e.args.get("default"))
+    return _chosen(f, "CASE WHEN", e.args["ifs"], e.args.get("default"))
 
 
-def _if(f: Formulas, e: Any) -> Formula:
-    branch = (f.truth_of(e.this, "IF"), f.number_of(e.args["true"]))
-    return _chosen(f, [branch], e.args.get("false"))
-
-
-def _chosen(f: Formulas, branches: list[Any], last: Any) -> Formula:
+def _chosen(f: Compiler, word: str, ifs: list[Any], last: Any) -> Formula:
+    branches = [(f.truth_of(b.this, word), f.number_of(b.args["true"])) for b in ifs]
     final = f.number_of(last) if last is not None else lambda c: c.constant(np.nan)
 
     def read(c: Context) -> Noisy:
@@ -253,7 +262,7 @@ def _chosen(f: Formulas, branches: list[Any], last: Any) -> Formula:
     return Formula("number", read)
 
 
-def _coalesce(f: Formulas, e: Any) -> Formula:
+def _coalesce(f: Compiler, e: Any) -> Formula:
     parts = [f.number_of(x) for x in (e.this, *e.expressions)]
 
     def read(c: Context) -> Noisy:
@@ -267,7 +276,7 @@ def _coalesce(f: Formulas, e: Any) -> Formula:
 
 
 def _extreme(pick: Callable[[Any, Any], Any]) -> Builder:
-    def build(f: Formulas, e: Any) -> Formula:
+    def build(f: Compiler, e: Any) -> Formula:
         parts = [f.number_of(x) for x in (e.this, *e.expressions)]
 
         def read(c: Context) -> Noisy:
@@ -283,16 +292,6 @@ def _extreme(pick: Callable[[Any, Any], Any]) -> Builder:
     return build
 
 
-def _nullif(f: Formulas, e: Any) -> Formula:
-    a, b = f.number_of(e.this), f.number_of(e.expression)
-
-    def read(c: Context) -> Noisy:
-        found = a(c)
-        return where(found.value == b(c).value, c.constant(np.nan), found)
-
-    return Formula("number", read)
-
-
 BUILDERS: dict[str, Builder] = {
     "Literal": _literal,
     "Boolean": _boolean,
@@ -300,10 +299,10 @@ BUILDERS: dict[str, Builder] = {
     "Paren": lambda f, e: f.compile(e.this),
     "Cast": _cast,
     "Neg": _unary(lambda v: -v, lambda v: -np.ones_like(v)),
-    "Add": _binary(lambda a, b: a + b),
-    "Sub": _binary(lambda a, b: a - b),
-    "Mul": _binary(lambda a, b: a * b),
-    "Div": _divide,
+    "Add": _binary(lambda c, a, b: a + b),
+    "Sub": _binary(lambda c, a, b: a - b),
+    "Mul": _binary(lambda c, a, b: a * b),
+    "Div": _quotient,
     "Pow": _power,
     "Abs": _unary(np.abs, np.sign),
     "Sqrt": _unary(lambda v: np.sqrt(np.maximum(v, 0)), lambda v: 0.5 / np.sqrt(np.maximum(v, 0))),
@@ -325,9 +324,9 @@ BUILDERS: dict[str, Builder] = {
     "Or": _logic(_any, "OR"),
     "Not": _not,
     "Case": _case,
-    "If": _if,
+    "If": lambda f, e: _chosen(f, "IF", [e], e.args.get("false")),
     "Coalesce": _coalesce,
-    "Nullif": _nullif,
+    "Nullif": _binary(lambda c, a, b: where(a.value == b.value, c.constant(np.nan), a)),
     "Least": _extreme(np.less_equal),
     "Greatest": _extreme(np.greater_equal),
 }

@@ -1,29 +1,32 @@
 """A SELECT taken apart: where its rows come from, its groups, its outputs, their order.
 
-Everything that touches rows becomes one query of the corridor (and two more per column whose
+Everything that touches rows becomes one query of the pipeline (and two more per column whose
 percentiles are asked for), priced and charged as one. HAVING, ORDER BY and LIMIT work on the
 noisy result.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 
-from sulq.answer import Answer, Table
 from sulq.errors import QueryNotAllowed
-from sulq.expressions import check_size, parse, shorten
-from sulq.price import Price
-from sulq.query import Query
-from sulq.schema import Schema
-from sulq.sql.aggregates import has_aggregate, refuse
-from sulq.sql.formula import Context, Formula, label_name, sql_of
+from sulq.expressions.dialect import written
+from sulq.expressions.normal_form import split, truth
+from sulq.expressions.parse import parse, predicate, shorten, syntax
+from sulq.expressions.syntax import no_column, not_a_statement
+from sulq.sql.aggregates import has_aggregate, is_aggregate, refuse
+from sulq.sql.formula import Bools, Context, Formula
 from sulq.sql.formulas import Formulas
-from sulq.sql.noisy import Noisy
-from sulq.sql.quantiles import Quantile
+from sulq.sql.noisy import Noisy, released
+from sulq.sql.quantiles import LEVEL, Located
 from sulq.sql.views import View, only_supported
+from sulq.values.answer import Answer, Table
+from sulq.values.price import Price
+from sulq.values.query import Query
+from sulq.values.schema import OTHER, Schema
 
 MAX_STATEMENT = 20_000
 
@@ -59,7 +62,6 @@ class Statement:
     queries: tuple[Query, ...]
     outputs: tuple[Output, ...]
     formulas: Formulas
-    quantiles: tuple[Quantile, ...]
     having: Formula | None
     order: tuple[Ordering, ...]
     limit: int | None
@@ -71,59 +73,62 @@ class Statement:
         columns: list[Noisy] = []
         stds: list[Any] = []
         for answer in answers[: self.formulas.flat]:
-            values = answer.values
-            for j in range(values.shape[1]):
-                columns.append(Noisy.released(values[:, j], len(stds)))
-                stds.append(np.array([row[j] for row in answer.stds]))
-        weak = np.zeros(len(cells), dtype=bool)
-        for quantile, at in zip(self.quantiles, self._places(), strict=True):
-            counts = quantile.counts(answers[at : at + quantile.levels], len(cells))
-            weak |= counts.few()
-            for found, std in quantile.read(counts):
-                columns.append(Noisy.released(found, len(stds)))
-                stds.append(std)
-        released = self.formulas.released(columns, cells)
-        keep = self._kept(released)
+            more, errors = released(answer, len(stds))
+            columns += more
+            stds += errors
+        located, weak = self._located(answers, len(cells))
+        context = self.formulas.released(columns, located, cells)
+        keep = self._kept(context, _ruled_out(first, len(cells)))
         out: dict[str, list[Any]] = {}
-        reach = first.spread(0.95)
+        numbers: dict[str, tuple[Formula, Any]] = {}
+        reach = max(a.spread(LEVEL) for a in answers)  # what is public has none
         for output in self.outputs:
             if isinstance(output.by, int):
-                out[output.name] = [label_name(cells[i][output.by]) for i in keep]
+                out[output.name] = [_label(cells[i][output.by]) for i in keep]
                 continue
-            number = self.formulas.number(output.by, released)
-            error = reach * np.sqrt(number.variance(stds))
-            out[output.name] = [float(number.value[i]) for i in keep]
-            out[f"{output.name}_low"] = [float((number.value - error)[i]) for i in keep]
-            out[f"{output.name}_high"] = [float((number.value + error)[i]) for i in keep]
-        weak |= self.formulas.small(released, stds)
+            ends = self.formulas.interval(output.by, context, stds, reach)
+            for name, found in zip(("", "_low", "_high"), ends, strict=True):
+                out[output.name + name] = [float(found[i]) for i in keep]
+            numbers[output.name] = (output.by, ends)
+        weak |= self.formulas.small(context, stds)
+        vague = {n: _vague(by, weak, *ends)[keep].tolist() for n, (by, ends) in numbers.items()}
         keys = tuple(o.name for o in self.outputs if isinstance(o.by, int))
         price = sum((a.price for a in answers), Price(0))
         note = self._note([cells[i] for i in keep if weak[i]])
-        return Table(out, keys, price, min(a.remaining for a in answers), note)
+        few = tuple(bool(weak[i]) for i in keep)
+        left = min(a.remaining for a in answers)
+        sure = (n for n, (by, _) in numbers.items() if self.formulas.is_exact(by, context, stds))
+        exact = frozenset(sure)
+        return Table(out, keys, price, left, note, too_few=few, too_noisy=vague, exact=exact)
+
+    def _located(self, answers: list[Answer], groups: int) -> tuple[list[Located], Bools]:
+        """Every quantile in every group, and the groups that are too small for one."""
+        located: list[Located] = []
+        weak = np.zeros(groups, dtype=bool)
+        at = self.formulas.flat
+        for source, quantile in enumerate(self.formulas.quantiles):
+            found, few = quantile.located(answers[at : at + quantile.levels], groups, source)
+            at += quantile.levels
+            weak |= few
+            located += found
+        return located, weak
 
     def _note(self, weak: list[tuple[Any, ...]]) -> str:
         if not weak:
             return ""
-        names = [", ".join(str(label_name(x)) for x in cell) for cell in weak]
+        names = [", ".join(str(_label(x)) for x in cell) for cell in weak]
         return "too few rows for the noise" + (
             ": " + "; ".join(names) if self.formulas.keys else ""
         )
 
     def _cells(self, answer: Answer) -> list[tuple[Any, ...]]:
         depth = len(self.formulas.keys)
-        if not self.formulas.flat and self.quantiles:
-            return self.quantiles[0].cells(answer, depth)
+        if not self.formulas.flat:
+            return self.formulas.quantiles[0].cells(answer, depth)
         return [c if depth > 1 else (c,) for c in answer.cells]
 
-    def _places(self) -> list[int]:
-        places, at = [], self.formulas.flat
-        for quantile in self.quantiles:
-            places.append(at)
-            at += quantile.levels
-        return places
-
-    def _kept(self, released: Context) -> list[int]:
-        keep = list(range(len(released.cells)))
+    def _kept(self, released: Context, without: set[int]) -> list[int]:
+        keep = [i for i in range(len(released.cells)) if i not in without]
         if self.having is not None:
             test = self.formulas.test(self.having, released)
             keep = [i for i in keep if test[i]]
@@ -132,56 +137,48 @@ class Statement:
         return keep if self.limit is None else keep[: self.limit]
 
 
-def compile_statement(text: str, schema: Schema, table: str, noise: str = "gaussian") -> Statement:
-    """Read one SELECT over the private table, or refuse it and say what is nearest."""
-    try:
-        return _Compiler(text, schema, table, noise).statement()
-    except RecursionError:
-        raise QueryNotAllowed("the statement is nested too deeply.") from None
+def compile_select(
+    select: Any, text: str, schema: Schema, table: str, noise: str, older: bool
+) -> Statement:
+    """One SELECT with one grouping, read from this text."""
+    return _Compiler(select, text, schema, table, noise, older).statement()
 
 
-def _parsed(text: str) -> Any:
-    check_size(text, MAX_STATEMENT)
-    from sqlglot.errors import SqlglotError
-
-    from sulq.dialect import parse_sql
-
-    try:
-        found = parse_sql(text)
-    except RecursionError:
-        raise
-    except SqlglotError:
-        raise QueryNotAllowed(f"{shorten(text)!r} is not a SQL statement this reads.") from None
-    except Exception:  # sqlglot trips over some nonsense with errors of Python's own
-        raise QueryNotAllowed(f"{shorten(text)!r} is not a SQL statement this reads.") from None
-    if len(found) != 1:
-        raise QueryNotAllowed("give exactly one statement.")
-    kind = type(found[0]).__name__
+def parsed(text: str, schema: Schema, table: str) -> Any:
+    """The SELECT that a text is, or a refusal."""
+    found = syntax(text, (*schema.names, table), "statement", MAX_STATEMENT)
+    kind = type(found).__name__
     if kind in ("Union", "Intersect", "Except"):
         raise QueryNotAllowed(
             f"{kind.upper()}: ask each SELECT by itself; groups of one table are one SELECT with "
             "GROUP BY."
         )
     if kind != "Select":
-        raise QueryNotAllowed(
-            f"{kind.lower()}: only SELECT is answered, such as select region, count(*) from people "
-            "group by region."
-        )
-    return found[0]
+        raise not_a_statement(text, found, table)
+    return found
 
 
 class _Compiler:
     """Takes one SELECT apart."""
 
-    def __init__(self, text: str, schema: Schema, table: str, noise: str) -> None:
-        select = _parsed(text)
+    def __init__(
+        self, select: Any, text: str, schema: Schema, table: str, noise: str, older: bool
+    ) -> None:
         only_supported(select)
         self.text = text
         self.select = select
         self.schema = schema
         self.view = View.base(schema, table).source(select)
-        above_low = noise in ("binomial", "stitched")
-        self.formulas = Formulas(schema, self._keys(), above_low)
+        everywhere = None if older else self._filter_of_all()
+        if everywhere is not None:
+            self.view = replace(self.view, where=(*self.view.where, everywhere))
+        above_low, keys = noise in ("binomial", "stitched"), self._keys()
+        public = not older and self._is_public(keys)
+        combined = noise == "gaussian" and not older
+        chooses = not above_low and not older
+        self.formulas = Formulas(
+            schema, keys, above_low, public, everywhere is not None, combined, chooses
+        )
 
     def statement(self) -> Statement:
         """The queries to ask and what becomes of their answers."""
@@ -192,13 +189,39 @@ class _Compiler:
         clause = self.select.args.get("order")
         order = tuple(self._ordering(o, outputs) for o in (clause.expressions if clause else ()))
         if all(isinstance(o.by, int) for o in outputs) and not self.formulas.moments.counted:
-            self.formulas.count("true")  # SELECT region GROUP BY region: the groups are known
-        where = " AND ".join(f"({w})" for w in self.view.where) or None
-        queries, quantiles = self.formulas.queries(where)
+            # SELECT region GROUP BY region: the groups are known.
+            self.formulas.moments.count("true")
+        queries = self.formulas.queries(self._where())
         if not queries:
             raise QueryNotAllowed("nothing is asked of the rows: name aggregates such as COUNT(*).")
         limit = _limit(self.select)
-        return Statement(queries, outputs, self.formulas, quantiles, test, order, limit)
+        return Statement(queries, outputs, self.formulas, test, order, limit)
+
+    def _where(self) -> str | None:
+        return " AND ".join(f"({w})" for w in self.view.where) or None
+
+    def _filter_of_all(self) -> str | None:
+        """A FILTER that stands on every aggregate is a WHERE: every group is there either way."""
+        parts = [self.select.args.get(name) for name in ("having", "order")]
+        roots = [*self.select.expressions, *(p for p in parts if p is not None)]
+        found = [
+            node.parent for root in roots for node in root.walk()
+            if is_aggregate(node) and not is_aggregate(node.parent)
+        ]  # fmt: skip
+        if not found or any(type(f).__name__ != "Filter" for f in found):
+            return None
+        tests = [self.view.condition(f.expression.this) for f in found]
+        forms = {truth(predicate(t, self.schema), self.schema).text for t in tests}
+        return tests[0] if len(forms) == 1 else None
+
+    def _is_public(self, keys: tuple[str, ...]) -> bool:
+        """Is it public which rows are asked about, and which group each is in?"""
+        where = self._where()
+        names = [name for key in keys for name in parse(key, self.schema).columns()]
+        if where is not None:
+            private = split(predicate(where, self.schema), self.schema).where
+            names += private.columns() if private is not None else ()
+        return all(self.schema[name].public for name in names)
 
     # --- groups -------------------------------------------------------------------------
 
@@ -215,7 +238,7 @@ class _Compiler:
             found = self._resolved(e)
             if has_aggregate(found):
                 raise QueryNotAllowed(
-                    f"GROUP BY {shorten(sql_of(e))}: an aggregate is no group. Group by a column "
+                    f"GROUP BY {shorten(written(e))}: an aggregate is no group. Group by a column "
                     "or an expression of columns."
                 )
             text = self.view.text(found)
@@ -224,13 +247,16 @@ class _Compiler:
 
     def _resolved(self, e: Any) -> Any:
         """GROUP BY 1 and GROUP BY alias mean the expression in the SELECT list."""
-        outputs = self.select.expressions
-        if type(e).__name__ == "Literal" and not e.is_string:
-            at = _place(e)
-            if not 0 <= at < len(outputs):
-                raise QueryNotAllowed(f"GROUP BY {e.this}: there is no such output.")
-            return outputs[at].unalias()
-        return self._alias(e) or e
+        at = self._place(e, "GROUP BY")
+        return self._alias(e) or e if at is None else self.select.expressions[at].unalias()
+
+    def _place(self, e: Any, clause: str) -> int | None:
+        """The place in the SELECT list that a number stands for, counted from 0."""
+        if type(e).__name__ != "Literal" or e.is_string:
+            return None
+        if not (e.this.isdecimal() and 1 <= int(e.this[:9]) <= len(self.select.expressions)):
+            raise QueryNotAllowed(f"{clause} {e.this}: there is no such output.")
+        return int(e.this) - 1
 
     def _alias(self, e: Any) -> Any:
         """What a name in the SELECT list stands for, if it is one."""
@@ -255,14 +281,16 @@ class _Compiler:
         name = e.alias if type(e).__name__ == "Alias" else (inner.name if kind == "Column" else "")
         at = self.formulas.place(expanded)
         if at is not None:
-            return Output(name or sql_of(inner).lower().replace('"', ""), at)
+            return Output(name or written(inner).lower().replace('"', ""), at)
         if kind == "Column":
+            if not self.view.has(inner):
+                raise no_column(inner.name, self.schema)
             raise QueryNotAllowed(
                 f"{name!r} would return rows. Ask for a sum or a count, or add it to GROUP BY."
             )
         made = self.formulas.compile(expanded)
         if made.kind == "label":
-            raise QueryNotAllowed(f"{shorten(sql_of(inner))}: an output is a number or a group.")
+            raise QueryNotAllowed(f"{shorten(written(inner))}: an output is a number or a group.")
         return Output(name or self._plain_name(inner), made)
 
     def _plain_name(self, e: Any) -> str:
@@ -270,7 +298,7 @@ class _Compiler:
         kinds: dict[str, list[Any]] = {}
         for n in e.walk():
             kinds.setdefault(type(n).__name__, []).append(n.meta)
-        text = str(e.sql(comments=False)) if "WithinGroup" in kinds else sql_of(e)
+        text = written(e, None) if "WithinGroup" in kinds else written(e)
         name = text.lower().replace('"', "").replace(" nulls last", "")
         places = [self.text[m.get("start", 0) :][:8] for m in kinds.get("Variance", ())]
         if places and all(p.lower() == "var_samp" for p in places):  # as it was typed
@@ -285,21 +313,25 @@ class _Compiler:
     # --- HAVING, ORDER BY, LIMIT --------------------------------------------------------
 
     def _having(self, e: Any) -> Formula:
-        def step(node: Any) -> Any:  # a column comes before an alias, as in DuckDB
-            if type(node).__name__ != "Column" or self._is_grouped(node):
+        made = self.formulas.compile(self._of_outputs(e))
+        if made.kind != "truth":
+            raise QueryNotAllowed(
+                f"HAVING {shorten(written(e))} wants true or false: compare the aggregate."
+            )
+        return made
+
+    def _of_outputs(self, e: Any) -> Any:
+        """An expression that may use the names of outputs, over the table's own columns."""
+
+        def step(node: Any) -> Any:  # a group comes before an alias, as in DuckDB
+            if type(node).__name__ != "Column":
+                return node
+            if self.view.has(node) and self.formulas.place(self.view.expand(node)) is not None:
                 return node
             return self._alias(node) or node
 
         self._check_windows(e)
-        made = self.formulas.compile(self.view.expand(e.copy().transform(step)))
-        if made.kind != "truth":
-            raise QueryNotAllowed(
-                f"HAVING {shorten(sql_of(e))} wants true or false: compare the aggregate."
-            )
-        return made
-
-    def _is_grouped(self, column: Any) -> bool:
-        return self.view.has(column) and self.formulas.place(self.view.expand(column)) is not None
+        return self.view.expand(e.copy().transform(step))
 
     def _ordering(self, o: Any, outputs: tuple[Output, ...]) -> Ordering:
         if o.args.get("with_fill"):
@@ -308,35 +340,46 @@ class _Compiler:
         return Ordering(self._sorted_by(o.this, outputs), bool(o.args.get("desc")), first)
 
     def _sorted_by(self, e: Any, outputs: tuple[Output, ...]) -> int | Formula:
-        if type(e).__name__ == "Literal" and not e.is_string:
-            at = _place(e)
-            if not 0 <= at < len(outputs):
-                raise QueryNotAllowed(f"ORDER BY {e.this}: there is no such output.")
+        at = self._place(e, "ORDER BY")
+        if at is not None:
             return outputs[at].by
         for output in outputs:  # the name of an output comes before a column
             named = type(e).__name__ == "Column" and not e.args.get("table")
             if named and output.name.lower() == e.name.lower():
                 return output.by
-
-        def step(node: Any) -> Any:
-            if type(node).__name__ != "Column" or self._is_grouped(node):
-                return node
-            return self._alias(node) or node
-
-        self._check_windows(e)
-        expanded = self.view.expand(e.copy().transform(step))
+        expanded = self._of_outputs(e)
         key = self.formulas.place(expanded)
         if key is not None:
             return key
         made = self.formulas.compile(expanded)
         if made.kind == "label":
-            raise QueryNotAllowed(f"ORDER BY {shorten(sql_of(e))}: want a number or a group.")
+            raise QueryNotAllowed(f"ORDER BY {shorten(written(e))}: want a number or a group.")
         return made
 
 
-def _place(e: Any) -> int:
-    """A place in the SELECT list, counted from 0; -1 for what is no small whole number."""
-    return int(e.this) - 1 if e.this.isdecimal() and len(e.this) < 10 else -1
+def _vague(formula: Formula, weak: Bools, value: Any, low: Any, high: Any) -> Any:
+    """Where the noise leaves nothing to say: the interval has all that is possible in it.
+
+    What is possible of a formula is not known; there it is more noise than number, from rows
+    that are too few.
+    """
+    with np.errstate(all="ignore"):
+        if formula.width is None:
+            wide = weak & (high - low > 2 * np.abs(value))
+        else:
+            wide = (high > low) & (high - low >= formula.width * (1 - 1e-9))
+        return wide | ~(np.isfinite(value) & np.isfinite(low) & np.isfinite(high))
+
+
+def _ruled_out(answer: Answer, groups: int) -> set[int]:
+    """Groups that no row can be in, as the schema has it; one with bins has several cells."""
+    each = len(answer.cells) // groups
+    return {i for i in range(groups) if all(i * each + j in answer.ruled_out for j in range(each))}
+
+
+def _label(label: Any) -> Any:
+    """A group key as a table shows it."""
+    return OTHER if label is None else label
 
 
 def _unique(outputs: tuple[Output, ...]) -> None:
@@ -355,10 +398,8 @@ def _limit(select: Any) -> int | None:
         return None
     e = limit.args.get("expression") or limit.args.get("count")
     options = limit.args.get("limit_options")
-    extra = any(limit.args.get(n) for n in ("offset", "expressions"))
-    extra = extra or (
-        options is not None and any(options.args.get(n) for n in ("percent", "with_ties"))
-    )
+    said = limit.args | (options.args if options is not None else {})
+    extra = any(said.get(n) for n in ("offset", "expressions", "percent", "with_ties"))
     if extra or type(e).__name__ != "Literal" or e.is_string or not e.this.isdecimal():
         raise QueryNotAllowed("LIMIT wants a whole number.")
     return int(e.this[:18])

@@ -6,14 +6,17 @@ statement says of a view's names becomes an expression over the table.
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from dataclasses import dataclass, replace
 from typing import Any
 
 from sulq.errors import QueryNotAllowed
-from sulq.expressions import parse, shorten
-from sulq.schema import Schema
+from sulq.expressions.dialect import written
+from sulq.expressions.node import kind_of
+from sulq.expressions.parse import parse, shorten
+from sulq.expressions.syntax import no_column
 from sulq.sql.aggregates import has_aggregate, is_aggregate
-from sulq.sql.formula import sql_of
+from sulq.values.schema import Schema
 
 # What a SELECT may consist of; for the rest, why not, and what is nearest.
 CLAUSES = {"with_", "expressions", "from_", "where", "group", "having", "order", "limit"}
@@ -34,39 +37,37 @@ REFUSED = {
 
 def only_supported(select: Any) -> None:
     """Refuse every clause that is not read: nothing may change the meaning unseen."""
-    for name, value in select.args.items():
-        if value and name not in CLAUSES:
-            plain = name.rstrip("_").replace("_", " ").upper()
-            why = REFUSED.get(name, f"{plain} is not supported; use WHERE, GROUP BY and HAVING")
-            raise QueryNotAllowed(f"{why}.")
+    unread = _unread(select, CLAUSES, "is not supported; use WHERE, GROUP BY and HAVING")
+    if unread is not None:
+        raise QueryNotAllowed(f"{unread}.")
     group = select.args.get("group")
     if group is not None:
-        kinds = {type(e).__name__.lower() for e in group.expressions}
-        kinds |= {name.replace("_", "") for name, value in group.args.items() if value}
+        kinds = {name.replace("_", "") for name, value in group.args.items() if value}
         if kinds & {"groupingsets", "cube", "rollup", "totals"}:
             raise QueryNotAllowed(
-                "ROLLUP, CUBE and GROUPING SETS are several groupings; ask one GROUP BY at a time. "
-                "Totals are the sum of their groups."
+                "WITH ROLLUP, WITH CUBE and WITH TOTALS: write GROUP BY ROLLUP (...) or CUBE (...)."
             )
     if not select.expressions:
         raise QueryNotAllowed("SELECT what? Name aggregates such as COUNT(*).")
 
 
-def _nothing_else(e: Any, *known: str) -> None:
-    """Refuse what a node says beside the parts that are read."""
+def _unread(e: Any, known: Collection[str], otherwise: str) -> str | None:
+    """Why something is refused that a node says beside the parts that are read."""
     for name, value in e.args.items():
         if value and name not in known:
-            if type(value).__name__ == "TableAlias" and value.args.get("columns"):
-                raise QueryNotAllowed(
-                    f"{shorten(sql_of(e))}: name columns inside it with AS, not beside its alias."
-                )
             plain = name.rstrip("_").replace("_", " ").upper()
-            why = REFUSED.get(name, f"{plain} is not supported here")
-            raise QueryNotAllowed(f"FROM {shorten(sql_of(e))}: {why}.")
+            return REFUSED.get(name, f"{plain} {otherwise}")
+    return None
+
+
+def _nothing_else(e: Any, *known: str) -> None:
+    unread = _unread(e, known, "is not supported here")
+    if unread is not None:
+        raise QueryNotAllowed(f"FROM {shorten(written(e))}: {unread}.")
     alias = e.args.get("alias")
     if alias is not None and getattr(alias, "args", {}).get("columns"):
         raise QueryNotAllowed(
-            f"{shorten(sql_of(e))}: name columns inside it with AS, not beside its alias."
+            f"{shorten(written(e))}: name columns inside it with AS, not beside its alias."
         )
 
 
@@ -119,13 +120,13 @@ class View:
             return inner.projected(source.this).named(source.alias)
         if kind != "Table" or type(source.this).__name__ != "Identifier":
             raise QueryNotAllowed(
-                f"FROM {shorten(sql_of(source))}: only the table {self.table!r} is here."
+                f"FROM {shorten(written(source))}: only the table {self.table!r} is here."
             )
         name = source.name
-        if source.args.get("db") or source.args.get("catalog"):
-            raise QueryNotAllowed(f"FROM {shorten(sql_of(source))}: name the table alone.")
-        _nothing_else(source, "this", "alias")
-        if name.lower() in known:
+        if source.args.get("catalog"):
+            raise QueryNotAllowed(f"FROM {shorten(written(source))}: name the table alone.")
+        _nothing_else(source, "this", "alias", "db")  # a schema changes nothing: one table is here
+        if name.lower() in known and not source.args.get("db"):
             return known[name.lower()].named(source.alias or name)
         if name.lower() != self.table.lower():
             raise QueryNotAllowed(
@@ -168,25 +169,22 @@ class View:
                 )
             if type(e).__name__ == "Column":
                 self._check_table(e)
-            return self._all()
+            if self.columns is not None:
+                return dict(self.columns)
+            from sqlglot import exp
+
+            return {n.lower(): exp.column(n, quoted=True) for n in self.schema.names}
         if has_aggregate(e):
             raise QueryNotAllowed(
-                f"{shorten(sql_of(e))} inside WITH or FROM: aggregates of aggregates are not "
+                f"{shorten(written(e))} inside WITH or FROM: aggregates of aggregates are not "
                 "answered. Put aggregates into the outer SELECT."
             )
         name = e.alias_or_name
         if not name:
-            raise QueryNotAllowed(f"{shorten(sql_of(e))}: give it a name with AS.")
+            raise QueryNotAllowed(f"{shorten(written(e))}: give it a name with AS.")
         expanded = self.expand(e.unalias())
-        parse(sql_of(expanded), self.schema)  # a row function, or refused
+        parse(written(expanded), self.schema)  # a row function, or refused
         return {name.lower(): expanded}
-
-    def _all(self) -> dict[str, Any]:
-        if self.columns is not None:
-            return dict(self.columns)
-        from sqlglot import exp
-
-        return {n.lower(): exp.column(n, quoted=True) for n in self.schema.names}
 
     def has(self, column: Any) -> bool:
         """Does a name in the statement mean a column of these rows?"""
@@ -199,8 +197,8 @@ class View:
         table = column.args.get("table")
         if table is not None and table.name.lower() not in self.names:
             raise QueryNotAllowed(f"there is no table {shorten(table.name)!r} here.")
-        if column.args.get("db") or column.args.get("catalog"):
-            raise QueryNotAllowed(f"{shorten(sql_of(column))}: name the column alone.")
+        if column.args.get("catalog"):
+            raise QueryNotAllowed(f"{shorten(written(column))}: name the column alone.")
 
     def expand(self, e: Any) -> Any:
         """Replace the view's names by what they stand for."""
@@ -212,11 +210,11 @@ class View:
             if self.columns is None:
                 bare = node.copy()
                 bare.set("table", None)
+                bare.set("db", None)
                 return bare
             found = self.columns.get(node.name.lower())
             if found is None:
-                names = ", ".join(list(self.columns)[:20])
-                raise QueryNotAllowed(f"there is no column {shorten(node.name)!r}: {names}.")
+                raise no_column(node.name, self.schema, list(self.columns))
             from sqlglot import exp
 
             return exp.paren(found.copy()) if not isinstance(found, exp.Column) else found.copy()
@@ -225,25 +223,25 @@ class View:
 
     def text(self, e: Any) -> str:
         """The expression as SQL over the table's own columns."""
-        return sql_of(self.expand(e))
+        return written(self.expand(e))
 
     def condition(self, e: Any) -> str:
         """A WHERE as SQL over the table's own columns."""
         parts = list(e.walk())
         if any(type(p).__name__ in ("Subquery", "Select", "Exists") for p in parts):
             raise QueryNotAllowed(
-                f"WHERE {shorten(sql_of(e))}: a subquery is not answered here. Write its condition "
-                "into WHERE, or a list of constants after IN."
+                f"WHERE {shorten(written(e))}: a subquery is not answered here. Write its "
+                "condition into WHERE, or a list of constants after IN."
             )
         if any(is_aggregate(p) for p in parts):
             raise QueryNotAllowed(
-                f"WHERE {shorten(sql_of(e))}: WHERE chooses rows. Use HAVING for aggregates."
+                f"WHERE {shorten(written(e))}: WHERE chooses rows. Use HAVING for aggregates."
             )
         text = self.text(e)
         node = parse(text, self.schema)
         if node.type not in ("boolean", "null"):
             raise QueryNotAllowed(
-                f"WHERE {shorten(text)} gives {node.type}, want true or false: compare it with "
+                f"WHERE {shorten(text)} is {kind_of(node)}, not true or false: compare it with "
                 "something."
             )
         return text

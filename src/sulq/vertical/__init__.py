@@ -2,7 +2,20 @@
 
 Two organisations hold different columns about the same people. Each answers for itself, by the
 public calls of its database, here or over a wire; what the columns have to do with each other
-is worked out from noisy sums alone.
+is computed from noisy sums alone.
+
+    blocks.py            sums over blocks of people, and what two databases' say together
+    common_people.py     who is in all the databases: keys are public, so free
+    covariance.py        covariances, correlations, principal components, singular vectors
+    crosstabs.py         crosstab: two categories in two databases
+    estimate.py          Estimate: a number with an error bar
+    joint.py             how two properties go together (CRYPTO 04, section 5)
+    pairwise.py          pairwise, joint, implication: each database is asked once
+    plan.py              what each database will be asked, and its price
+    publication.py       publish: noisy tables in a file, and any Boolean function from it
+    publication_file.py  reading such a file, none of which is believed
+    subsets.py           the paper's own procedure: a Test on heavy random subsets
+    truth.py             Boolean functions of a few properties, as truth tables
 """
 
 from __future__ import annotations
@@ -11,20 +24,34 @@ from collections.abc import Callable
 from typing import Any
 
 import sulq
-
-from .estimate import Estimate
-from .implication import implication, planned_implication
-from .joint import Implication, Joint
-from .moments import PCA, Covariance, correlation, covariance, planned_covariance
-from .pairwise import Pairwise, joint, pairwise, planned_joint, planned_pairs
-from .plan import Plan
-from .publication import Mined, Publication
-from .publishing import planned_publication, publish
-from .subsets import SubsetPlan
-from .tables import Crosstab, crosstab, planned_crosstab
+from sulq.vertical.covariance import (
+    PCA,
+    SVD,
+    Covariance,
+    correlation,
+    covariance,
+    planned_correlation,
+    planned_covariance,
+)
+from sulq.vertical.crosstabs import Crosstab, crosstab, planned_crosstab
+from sulq.vertical.estimate import Estimate
+from sulq.vertical.joint import Implication, Joint
+from sulq.vertical.pairwise import (
+    Pairwise,
+    implication,
+    joint,
+    pairwise,
+    planned_implication,
+    planned_joint,
+    planned_pairs,
+)
+from sulq.vertical.plan import Plan
+from sulq.vertical.publication import Mined, Publication, planned_publication, publish
+from sulq.vertical.subsets import SubsetPlan
 
 __all__ = [
     "PCA",
+    "SVD",
     "Covariance",
     "Crosstab",
     "Estimate",
@@ -50,7 +77,7 @@ _PLANNERS: dict[Any, Callable[..., Any]] = {
     pairwise: planned_pairs,
     crosstab: planned_crosstab,
     covariance: planned_covariance,
-    correlation: planned_covariance,
+    correlation: planned_correlation,
     publish: planned_publication,
 }
 

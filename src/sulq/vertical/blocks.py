@@ -18,19 +18,21 @@ Proof: docs/proofs/blocks.md
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from statistics import NormalDist
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
 import sulq
-
-from .estimate import Array
-from .people import People
+from sulq.learn.parameters import checked_whole
+from sulq.vertical.common_people import People, people_of
+from sulq.vertical.estimate import Array
+from sulq.vertical.plan import Part
 
 MOST = 100_000  # blocks, as many as a partition has cells
+FEW = 2  # blocks of a trial question, to learn its price
 FEWEST = 16  # below this their spread says nothing about the error
 HALF_WIDTH = NormalDist().inv_cdf(0.975)
 
@@ -57,6 +59,19 @@ class BlockSums:
     def centred(self) -> Array:
         """Each block's sum, less what as many average people would have."""
         return np.asarray(self.sums - np.outer(self.people.sizes, self.mean))
+
+    def counted_by_key(self) -> BlockSums:
+        """The first number is the count of people: where none is left out, keys tell it exactly."""
+        sums = np.column_stack([self.people.sizes, self.sums[:, 1:]])
+        return BlockSums(sums, np.append(0.0, self.noise[1:]), self.people)
+
+    def about_the_mean(self) -> BlockSums:
+        """Sums about the mean of those who are counted, the first number being the count."""
+        counts = self.sums[:, 0]
+        mean = self.sums[:, 1:].sum(axis=0) / max(float(counts.sum()), 1.0)
+        sums = np.column_stack([counts, self.sums[:, 1:] - np.outer(counts, mean)])
+        noise = np.append(self.noise[0], self.noise[1:] + mean**2 * self.noise[0])
+        return BlockSums(sums, noise, self.people)
 
 
 def block_sums(answer: Any, people: People, labels: int = 1) -> BlockSums:
@@ -112,22 +127,40 @@ def expected_std(
     return math.sqrt(parts[0] * parts[-1] / blocks)
 
 
+class Layout(NamedTuple):
+    """People in blocks, what is asked about them, and the 95% half-width to expect."""
+
+    parts: tuple[Part, ...]
+    people: list[People]  # of each database
+    blocks: int
+    error: float
+
+
+def laid_out(
+    dbs: Sequence[Any], asked: Callable[[int], tuple[Part, ...]], seed: int, spreads: list[float],
+    blocks: Any, most: int = MOST, noisy: Callable[[Part], list[float]] | None = None,
+) -> Layout:  # fmt: skip
+    """What is asked over so many blocks, or over as many as make covariances most exact.
+
+    `asked` gives the questions for a number of blocks, `spreads` are guesses of the standard
+    deviation of what they are about, `noisy` gives the noise variances of a trial.
+    """
+    noisy = noisy or (lambda part: [noise_variance(part.db.price(q)) for q in part.queries])
+    variances = [variance for part in asked(FEW) for variance in noisy(part)]
+    rows = math.exp(np.mean([math.log(db.rows) for db in dbs]))
+    if blocks is None:
+        count = block_count(rows, spreads, variances, most)
+    else:
+        count = checked_whole("blocks", blocks, FEWEST, min(most, MOST), ", or None to choose")
+    error = HALF_WIDTH * expected_std(rows, spreads[:2], variances[:2], count)
+    return Layout(asked(count), people_of(dbs, seed, count), count, error)
+
+
+def spread_of(p: float) -> float:
+    """The standard deviation of a property that so many have."""
+    return math.sqrt(p * (1 - p))
+
+
 def noise_variance(price: sulq.Price, which: int = 0) -> float:
     """The noise variance of one number, from the half-width that comes with the price."""
     return max(float((price.half_widths[which] / HALF_WIDTH) ** 2), 1e-9)
-
-
-def checked_blocks(blocks: Any, most: int) -> int | None:
-    """How many blocks somebody asked for."""
-    if blocks is None:
-        return None
-    if isinstance(blocks, bool) or not isinstance(blocks, int) or not FEWEST <= blocks <= most:
-        raise sulq.Refused(f"blocks={blocks!r}, want {FEWEST} to {most:,}, or None to choose.")
-    return blocks
-
-
-def checked_seed(seed: Any) -> int:
-    """A whole number from which blocks and subsets are drawn; it is public."""
-    if isinstance(seed, bool) or not isinstance(seed, int) or abs(seed) >= 2**63:
-        raise sulq.Refused(f"seed={seed!r}, want a whole number.")
-    return seed

@@ -10,8 +10,8 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.stats import t as student
 
-import sulq
-from sulq.answer import with_error
+from sulq.learn.parameters import checked_share
+from sulq.values.answer import with_error
 
 Array = NDArray[np.float64]
 Ends = Callable[[float], tuple[float, float]]  # level -> low and high end
@@ -48,7 +48,7 @@ class Estimate(float):
 
     def interval(self, level: float = 0.95) -> tuple[float, float]:
         """Low and high ends that hold the tables' own number with probability `level`."""
-        return self._ends(checked_level(level))
+        return self._ends(checked_share("level", level))
 
     def to_json(self) -> dict[str, Any]:
         """The number and its 95% interval, as plain values."""
@@ -68,17 +68,9 @@ class Estimate(float):
         raise TypeError("an Estimate is not pickled; keep its to_json().")
 
 
-def checked_level(level: Any) -> float:
-    """A confidence level, or a refusal."""
-    number = isinstance(level, int | float) and not isinstance(level, bool)
-    if not number or not 0 < level < 1:
-        raise sulq.Refused(f"level={level!r}, want a number between 0 and 1, such as 0.95.")
-    return float(level)
-
-
 def reach(level: float, freedom: float) -> float:
     """How many standard deviations an interval goes either way."""
-    return float(student.ppf((1 + level) / 2, freedom))
+    return float(student.ppf((1 + checked_share("level", level)) / 2, freedom))
 
 
 def plain(
@@ -138,16 +130,6 @@ def quotient(
         return max((middle - width) / square, low), min((middle + width) / square, high)
 
     return Estimate(min(max(y / max(z, least), low), high), ends)
-
-
-def rising(f: Callable[[float], float], at: float, std: float, freedom: float) -> Estimate:
-    """f at an estimated number, f growing with it: ends go where the number's own ends go."""
-
-    def ends(level: float) -> tuple[float, float]:
-        width = reach(level, freedom) * std
-        return f(at - width), f(at + width)
-
-    return Estimate(f(at), ends)
 
 
 def gradient(f: Callable[[Array], float], at: Array) -> Array:

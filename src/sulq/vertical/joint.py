@@ -14,12 +14,11 @@ from typing import Any
 import numpy as np
 
 import sulq
-from sulq.expressions import shorten
-
-from .blocks import HALF_WIDTH, BlockSums, freedom_of
-from .estimate import Array, Estimate, quotient, reach, rising, smooth
-from .people import People, Shared
-from .truth import truth_table
+from sulq.expressions.parse import shorten
+from sulq.vertical.blocks import HALF_WIDTH, BlockSums, freedom_of
+from sulq.vertical.common_people import People, Shared
+from sulq.vertical.estimate import Array, Estimate, quotient, reach, smooth
+from sulq.vertical.truth import truth_table
 
 P_A, P_B, C = 0, 1, 2  # of a point: P[a], P[b] and cov(a, b)
 
@@ -117,8 +116,15 @@ class Joint:
         p_a, p_b, cov = (float(x) for x in self.feasible)
         own = self.errors.diagonal()
         std = math.sqrt(float(own[C] + own[:C].max()))
-        found = rising(lambda c: odds(feasible(p_a, p_b, c)), cov, std, self.freedom)
-        return self._unless_rare(found, (0.0, math.inf))
+
+        def ends(level: float) -> tuple[float, float]:
+            width = reach(level, self.freedom) * std
+            return at(cov - width), at(cov + width)
+
+        def at(c: float) -> float:
+            return odds(feasible(p_a, p_b, c))
+
+        return self._unless_rare(Estimate(at(cov), ends), (0.0, math.inf))
 
     def probability(self, function: str) -> Estimate:
         """P[f(a, b)] for any Boolean function, such as "a and not b"."""

@@ -3,29 +3,20 @@
 from __future__ import annotations
 
 import itertools
-import math
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, TypedDict, Unpack
 
 import numpy as np
 
 import sulq
+from sulq.vertical.blocks import BlockSums, block_sums, laid_out, spread_of
+from sulq.vertical.common_people import Shared, check_keys, one_database, shared_by_all
+from sulq.vertical.joint import Implication, Joint, joint_of
+from sulq.vertical.plan import Part, Plan, checked_expected, checked_sides, parts_of, same_answers
+from sulq.vertical.subsets import SubsetPlan, planned_test
 
-from .blocks import (
-    HALF_WIDTH,
-    MOST,
-    BlockSums,
-    block_count,
-    block_sums,
-    checked_blocks,
-    checked_seed,
-    expected_std,
-    noise_variance,
-)
-from .joint import Joint, joint_of
-from .people import Shared, check_keys, people_of, shared_by_all
-from .plan import Plan, parts_of
+METHODS = ("blocks", "test")
 
 
 @dataclass(frozen=True)
@@ -68,77 +59,26 @@ def planned_pairs(
 ) -> Plan[Pairwise]:
     """One question for each property, over the same blocks of people."""
     sides = checked_sides(sides)
-    checked_seed(seed)
     dbs = list({id(db): db for db, _ in sides}.values())
-    check_keys(dbs)
-    spreads = [math.sqrt(p * (1 - p)) for p in checked_expected(expected, len(sides))]
-    trial = parts_of([(db, counted(text, seed, FEW)) for db, text in sides], budget)
-    variances = [noise_variance(part.db.price(q)) for part in trial for q in part.queries]
-    rows = math.exp(np.mean([math.log(max(db.rows, 1)) for db in dbs]))
-    count = checked_blocks(blocks, MOST) or block_count(rows, spreads, variances, MOST)
-    parts = parts_of([(db, counted(text, seed, count)) for db, text in sides], budget)
-    everybody = people_of(dbs, seed, count)
-    shared = shared_by_all(dbs, everybody, seed, overlap)  # refused before it is paid
+    check_keys(dbs, seed)
+    guesses = checked_expected(expected, len(sides))
+
+    def asked(count: int) -> tuple[Part, ...]:
+        """How many people of each block have each property."""
+        by = sulq.Blocks(seed, count)
+        queries = [(db, sulq.Query(("1",), by=by, where=text)) for db, text in sides]
+        return parts_of(queries, budget)
+
+    laid = laid_out(dbs, asked, seed, [*map(spread_of, guesses)], blocks)
+    shared = shared_by_all(dbs, laid.people, seed, overlap)  # refused before it is paid
     owners = tuple(next(k for k, d in enumerate(dbs) if d is db) for db, _ in sides)
 
     def make(answers: list[list[sulq.Answer]], prices: tuple[sulq.Price, ...]) -> Pairwise:
         given = [iter(found) for found in answers]
-        sums = tuple(block_sums(next(given[at]), everybody[at]) for at in owners)
+        sums = tuple(block_sums(next(given[at]), laid.people[at]) for at in owners)
         return Pairwise(tuple(text for _, text in sides), owners, sums, shared, prices)
 
-    error = HALF_WIDTH * expected_std(rows, spreads[:2], variances[:2], count)
-    return Plan(parts, make, count, error, ", of a covariance")
-
-
-FEW = 2  # blocks of a trial question, to learn its price
-
-
-def counted(text: str, seed: int, blocks: int) -> sulq.Query:
-    """How many people of each block have the property."""
-    return sulq.Query(("1",), by=sulq.Blocks(seed, blocks), where=text)
-
-
-def checked_sides(sides: Any) -> list[tuple[Any, str]]:
-    """Pairs of a database and a property."""
-    try:
-        found = [(db, text) for db, text in sides]
-    except (TypeError, ValueError):
-        found = []
-    if len(found) < 2 or not all(hasattr(db, "ask") for db, _ in found):
-        raise sulq.Refused("want at least two pairs (database, property), such as (db, 'smoker').")
-    for db, text in found:
-        if not isinstance(text, str):
-            raise sulq.QueryNotAllowed(f"{text!r}: want a predicate as text, such as 'age > 40'.")
-        db.price(sulq.Query(("1",), where=text))  # it can be asked
-    if len({id(db) for db, _ in found}) < 2:
-        raise one_database()
-    return found
-
-
-def checked_expected(expected: Any, count: int) -> list[float]:
-    """Guesses of the probabilities, which choose the number of blocks and nothing else."""
-    many = isinstance(expected, Sequence) and not isinstance(expected, str)
-    given = list(expected) if many else [expected] * count
-    good = all(isinstance(p, int | float) and 0 < p < 1 for p in given)
-    if not good or len(given) != count:
-        raise sulq.Refused(f"expected={expected!r}, want probabilities between 0 and 1.")
-    return [float(p) for p in given]
-
-
-def one_database() -> sulq.SulqError:
-    """Why two properties of one table are not mined across."""
-    return sulq.QueryNotAllowed(
-        "both properties are in one database. Ask it directly: db.count('(a) and (b)') is more "
-        "exact by far."
-    )
-
-
-def same_answers() -> sulq.SulqError:
-    """Two handles of one database give one stored answer, noise and all."""
-    return sulq.QueryNotAllowed(
-        "both sides gave the same noisy sums: they are one database, asked one question. Its noise "
-        "would count as agreement. Asking again is free."
-    )
+    return Plan(laid.parts, make, laid.blocks, laid.error, ", of a covariance")
 
 
 class Options(TypedDict, total=False):
@@ -156,16 +96,16 @@ def pairwise(sides: Sequence[tuple[Any, str]], **options: Unpack[Options]) -> Pa
     return planned_pairs(sides, **options).run()
 
 
-def planned_joint(a_db: Any, a: str, b_db: Any, b: str, **options: Unpack[Options]) -> Plan[Joint]:
+def planned_joint(
+    a_db: sulq.Queryable, a: str, b_db: sulq.Queryable, b: str, **options: Unpack[Options]
+) -> Plan[Joint]:
     """One question a side."""
-    plan = planned_pairs([(a_db, a), (b_db, b)], **options)
-    return Plan(
-        plan.parts, lambda answers, prices: plan.make(answers, prices).joint(0, 1),
-        plan.blocks, plan.error, plan.of_what,
-    )  # fmt: skip
+    return planned_pairs([(a_db, a), (b_db, b)], **options).then(lambda found: found.joint(0, 1))
 
 
-def joint(a_db: Any, a: str, b_db: Any, b: str, **options: Unpack[Options]) -> Joint:
+def joint(
+    a_db: sulq.Queryable, a: str, b_db: sulq.Queryable, b: str, **options: Unpack[Options]
+) -> Joint:
     """The 2x2 table of property a in one database and b in another.
 
     budget: queries each side may spend (a number, or one each); None is one query's price.
@@ -173,3 +113,31 @@ def joint(a_db: Any, a: str, b_db: Any, b: str, **options: Unpack[Options]) -> J
     choose the number of blocks; overlap=True estimates on people who are in both.
     """
     return planned_joint(a_db, a, b_db, b, **options).run()
+
+
+def planned_implication(
+    a_db: sulq.Queryable, a: str, b_db: sulq.Queryable, b: str, *, method: str = "blocks",
+    **options: Any,
+) -> Plan[Implication] | SubsetPlan:  # fmt: skip
+    """What either method will ask."""
+    if method not in METHODS:
+        raise sulq.Refused(f"method={method!r}, want one of {', '.join(METHODS)}.")
+    if method == "test":
+        return planned_test(a_db, a, b_db, b, **options)
+    plan = planned_joint(a_db, a, b_db, b, **options)
+    p_a = checked_expected(options.get("expected", 0.5), 2)[0]
+    error, of_what = (plan.error or 0.0) / p_a, f", of delta if P[a] is {p_a:g}"
+    return replace(plan.then(Joint.implication), error=error, of_what=of_what)
+
+
+def implication(
+    a_db: sulq.Queryable, a: str, b_db: sulq.Queryable, b: str, *, method: str = "blocks",
+    **options: Any,
+) -> Implication:  # fmt: skip
+    """Delta in P[b|a] = P[b] + Delta, for a in one database and b in another.
+
+    method="blocks" asks one question a side, with the options of `joint`. method="test" is the
+    paper's procedure on `subsets` random halves, or as many as its Theorem 3 wants for an
+    `accuracy` with `confidence`.
+    """
+    return planned_implication(a_db, a, b_db, b, method=method, **options).run()

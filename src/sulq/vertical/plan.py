@@ -13,13 +13,14 @@ from fractions import Fraction
 from typing import Any, Generic, TypeVar
 
 import sulq
-from sulq.answer import with_error
-from sulq.learn.base import all_within
-
-from .people import named
+from sulq.learn.parameters import checked_share
+from sulq.learn.task import MICRO, all_within
+from sulq.stepwise import in_steps
+from sulq.values.answer import with_error
+from sulq.vertical.common_people import named, one_database
 
 Made = TypeVar("Made")
-MICRO = 1_000_000  # micro-queries in one query
+Other = TypeVar("Other")
 ROUGH = 0.2  # an error of a probability that tells next to nothing
 
 
@@ -27,7 +28,7 @@ ROUGH = 0.2  # an error of a probability that tells next to nothing
 class Part:
     """One database and all it is asked, as one batch."""
 
-    db: Any
+    db: sulq.Queryable
     queries: tuple[sulq.Query, ...]
 
     @property
@@ -61,12 +62,24 @@ class Plan(Generic[Made]):
         return tuple(part.price for part in self.parts)
 
     def run(self) -> Made:
-        """Ask every database and make the result."""
+        """Ask every database, first those that cannot pay, and make the result."""
         prices = self.prices
-        return self.make(ask_all(self.parts, prices), prices)
+        short = [not affordable(p.db, price) for p, price in zip(self.parts, prices, strict=True)]
+        order = sorted(range(len(prices)), key=lambda i: not short[i])
+        with in_steps(*(part.db for part in self.parts)):
+            found = {i: self.parts[i].ask() for i in order}
+        return self.make([found[i] for i in range(len(prices))], prices)
+
+    def then(self, f: Callable[[Made], Other]) -> Plan[Other]:
+        """The same questions, and f of what is made of their answers."""
+        made = self.make
+        return Plan(
+            self.parts, lambda answers, prices: f(made(answers, prices)),
+            self.blocks, self.error, self.of_what,
+        )  # fmt: skip
 
     def __str__(self) -> str:
-        said = [f"{p} in {named(part.db, i)}" for i, (part, p) in enumerate(self._priced())]
+        said = [f"{part.price} in {named(part.db, i)}" for i, part in enumerate(self.parts)]
         if self.blocks:
             said.append(f"{self.blocks:,} blocks")
         if self.error is not None:
@@ -78,29 +91,15 @@ class Plan(Generic[Made]):
 
     __repr__ = __str__
 
-    def _priced(self) -> list[tuple[Part, sulq.Price]]:
-        return list(zip(self.parts, self.prices, strict=True))
 
-
-def ask_all(parts: Sequence[Part], prices: Sequence[sulq.Price]) -> list[list[sulq.Answer]]:
-    """The answers of every database, in order; whoever cannot pay is asked first."""
-    short = [not affordable(part.db, price) for part, price in zip(parts, prices, strict=True)]
-    order = sorted(range(len(parts)), key=lambda i: not short[i])
-    found = {i: parts[i].ask() for i in order}
-    return [found[i] for i in range(len(parts))]
-
-
-def affordable(db: Any, price: sulq.Price) -> bool:
+def affordable(db: sulq.Queryable, price: sulq.Price) -> bool:
     """Is enough left for it?"""
     return price.micro <= int(db.budget.remaining * MICRO)
 
 
 def parts_of(asked: Sequence[tuple[Any, sulq.Query]], budgets: Sequence[Any]) -> tuple[Part, ...]:
     """Questions gathered by database, each batch within its budget."""
-    dbs: list[Any] = []
-    for db, _ in asked:
-        if not any(db is other for other in dbs):
-            dbs.append(db)
+    dbs = {id(db): db for db, _ in asked}.values()
     out = []
     for db, budget in zip(dbs, spread(budgets, len(dbs)), strict=True):
         queries = [query for other, query in asked if other is db]
@@ -108,7 +107,7 @@ def parts_of(asked: Sequence[tuple[Any, sulq.Query]], budgets: Sequence[Any]) ->
     return tuple(out)
 
 
-def priced(db: Any, queries: list[sulq.Query], budget: Any) -> list[sulq.Query]:
+def priced(db: sulq.Queryable, queries: list[sulq.Query], budget: Any) -> list[sulq.Query]:
     """The questions, as exact as the budget allows; None, or just their price: as they are."""
     if budget is None or sum(db.price(q).queries for q in queries) == as_fraction(budget):
         return queries
@@ -135,3 +134,46 @@ def spread(budgets: Any, count: int) -> list[Any]:
     if not isinstance(budgets, Sequence) or isinstance(budgets, str) or len(budgets) != count:
         raise sulq.Refused(f"budget={budgets!r}, want one number, or one for each of {count}.")
     return list(budgets)
+
+
+# --- what may be asked -------------------------------------------------------------------
+
+
+def checked_pairs(pairs: Any, such_as: str) -> list[tuple[Any, Any]]:
+    """Two or more pairs of a database and what is asked of it."""
+    try:
+        found = [(db, asked) for db, asked in pairs]
+    except (TypeError, ValueError):
+        found = []
+    if len(found) < 2 or not all(hasattr(db, "ask") for db, _ in found):
+        raise sulq.Refused(f"want at least two pairs {such_as}.")
+    return found
+
+
+def checked_sides(sides: Any) -> list[tuple[Any, str]]:
+    """Pairs of a database and a property."""
+    found = checked_pairs(sides, "(database, property), such as (db, 'smoker')")
+    for db, text in found:
+        if not isinstance(text, str):
+            raise sulq.QueryNotAllowed(f"{text!r}: want a predicate as text, such as 'age > 40'.")
+        db.price(sulq.Query(("1",), where=text))  # it can be asked
+    if len({id(db) for db, _ in found}) < 2:
+        raise one_database()
+    return found
+
+
+def checked_expected(expected: Any, count: int) -> list[float]:
+    """Guesses of the probabilities, which choose the number of blocks and nothing else."""
+    many = isinstance(expected, Sequence) and not isinstance(expected, str)
+    given = list(expected) if many else [expected] * count
+    if len(given) != count:
+        raise sulq.Refused(f"expected={expected!r}, want one probability, or {count}.")
+    return [checked_share("expected", p) for p in given]
+
+
+def same_answers() -> sulq.SulqError:
+    """Two handles of one database give one stored answer, noise and all."""
+    return sulq.QueryNotAllowed(
+        "both sides gave the same noisy sums: they are one database, asked one question. Its noise "
+        "would count as agreement. Asking again is free."
+    )

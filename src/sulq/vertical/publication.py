@@ -1,9 +1,13 @@
-"""Publication: a file of noisy tables, and any Boolean function of their attributes from it.
+"""publish: noisy tables in one file, and any Boolean function of their attributes from it.
+
+The paper publishes t random subsets, each with C(k, w) 2^w conjunctions at one query apiece
+(CRYPTO 04, section 6). Here the subsets are disjoint blocks and the conjunctions of one table are
+disjoint too, so a table costs what a histogram costs and the file C(k, w) of these, whatever t.
 
 A function of up to `width` attributes is read off the tables that hold them. For up to twice
 as many, the attributes are split into two halves that have a table each. The function is a
 sum over its truth table, P = sum of f(u, v) P[u and v] with P[u and v] = P[u] P[v] + cov(u, v),
-and covariances come from blocks of people (CRYPTO 04, section 6). Every way to split is used.
+and covariances come from blocks of people. Every way to split is used.
 """
 
 from __future__ import annotations
@@ -11,9 +15,10 @@ from __future__ import annotations
 import itertools
 import json
 import math
-from collections.abc import Iterator
+import os
+import tempfile
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from hashlib import sha256
 from pathlib import Path
 from typing import Any
 
@@ -21,18 +26,28 @@ import numpy as np
 from numpy.typing import NDArray
 
 import sulq
+from sulq.expressions.parse import predicate
+from sulq.expressions.quoting import quote
+from sulq.learn.parameters import checked_whole
+from sulq.vertical.blocks import (
+    FEW,
+    FEWEST,
+    MOST,
+    BlockSums,
+    added_up,
+    block_sums,
+    freedom_of,
+    laid_out,
+    noise_variance,
+    spread_of,
+)
+from sulq.vertical.common_people import People, check_keys
+from sulq.vertical.estimate import Array, Ends, Estimate, plain
+from sulq.vertical.plan import Part, Plan, priced
+from sulq.vertical.publication_file import KEY, VERSION, WIDEST, digest, read_publication
+from sulq.vertical.truth import truth_table
 
-from .blocks import BlockSums, freedom_of
-from .estimate import Array, Ends, Estimate, plain
-from .people import People
-from .truth import truth_table
-
-KEY = b"sulq publication"
-VERSION = 1
-MOST_NUMBERS = 20_000_000  # in one file
-MOST_BYTES = 2**30  # of a file
-MOST_WORDS = 2**23  # of what it says of itself
-COLUMNS = ("table", "block", "cell", "count")
+MAX_NUMBERS = 1_000_000  # of all tables, as many as one list may ask for
 RULE = (
     "block = (c3*k^3 + c2*k^2 + c1*k + c0 mod 2^31-1) mod count; k = key mod 2^31-1, of text the "
     "first 7 hex digits of its md5; c3, c2, c1, c0 = the four 8-byte big-endian parts, mod 2^31-1, "
@@ -225,9 +240,13 @@ class Publication:
     @classmethod
     def load(cls, path: str | Path) -> Publication:
         """Read a file that `publish` wrote; anything that does not fit together is refused."""
-        from .reading import read_publication
-
-        return read_publication(Path(path))
+        said = read_publication(Path(path))
+        facts, prices = said.facts, tuple(sulq.Price(p) for p in said.facts["prices_micro"])
+        return cls(
+            str(facts.get("name", "")), dict(facts["attributes"]), facts["width"],
+            facts["blocks"]["seed"], People(np.array(facts["sizes"], dtype=np.float64)),
+            said.counts, facts["variance"], sulq.Promise.from_json(facts["promise"]), prices,
+        )  # fmt: skip
 
 
 Tables = tuple[tuple[str, ...], ...]
@@ -243,7 +262,129 @@ def halves(count: int, width: int) -> Iterator[tuple[tuple[int, ...], tuple[int,
                 yield left, right
 
 
-def digest(facts: dict[str, Any], counts: Array) -> str:
-    """What the file says and holds, in one number: a slip of the disk or an editor shows."""
-    text = json.dumps({k: v for k, v in facts.items() if k != "digest"}, sort_keys=True)
-    return sha256(text.encode() + np.ascontiguousarray(counts, dtype="<f8").tobytes()).hexdigest()
+# --- publishing ---------------------------------------------------------------------------
+
+
+def planned_publication(
+    db: sulq.Queryable,
+    attributes: Sequence[str] | Mapping[str, str],
+    width: int,
+    blocks: int | None = None,
+    *,
+    budget: Any = None,
+    seed: int = 0,
+) -> Plan[Publication]:
+    """One histogram for every `width` of the attributes, by block."""
+    named = checked_attributes(db, attributes)
+    checked_width(width, len(named))
+    if len(named) < width:
+        raise sulq.Refused(f"width={width} but {len(named)} attributes.")
+    check_keys([db], seed)
+    tuples = list(itertools.combinations(named.values(), width))
+    cells = 2**width
+    most = min(MOST // cells, MAX_NUMBERS // (cells * len(tuples)))
+    if most < FEW:
+        raise sulq.Refused(
+            f"{len(tuples):,} tables of {cells} cells are too much for one file. Publish fewer "
+            "attributes or a smaller width."
+        )
+
+    def asked(count: int) -> tuple[Part, ...]:
+        queries = [conjunctions(texts, seed, count) for texts in tuples]
+        return (Part(db, tuple(priced(db, queries, budget))),)
+
+    def noisy(part: Part) -> list[float]:
+        return [noise_variance(db.price(part.queries[0]))]
+
+    laid = laid_out([db], asked, seed, [spread_of(0.5**width)], blocks, most, noisy)
+    (part,), (everybody,) = laid.parts, laid.people
+
+    def make(answers: list[list[sulq.Answer]], prices: tuple[sulq.Price, ...]) -> Publication:
+        sums = [added_up(block_sums(answer, everybody, cells)) for answer in answers[0]]
+        return Publication(
+            db.name, dict(named), width, seed, everybody,
+            np.stack([s.sums for s in sums]), float(sums[0].noise[0]), db.promise,
+            tuple(db.price(query) for query in part.queries),
+        )  # fmt: skip
+
+    what = f", of a conjunction of {2 * width} attributes"
+    return Plan(laid.parts, make, laid.blocks, laid.error, what)
+
+
+def checked_width(width: Any, attributes: int) -> None:
+    """Refuse a width that no file can hold, with the size that it would have."""
+    if type(width) is int and width > WIDEST:
+        tables, cells = math.comb(attributes, width), 2**width
+        raise sulq.Refused(
+            f"width={width}: {tables:,} tables of {cells:,} cells, by {FEWEST} blocks or more, are "
+            f"{tables * cells * FEWEST:,} numbers at least, and an answer would be a sum of up to "
+            f"{4**width:,} of them, each with its noise; at most width={WIDEST}. Nothing was "
+            "charged.\nPublish fewer attributes, or several files of some of them each."
+        )
+    checked_whole("width", width, 1, WIDEST)
+
+
+def conjunctions(texts: Sequence[str], seed: int, blocks: int) -> sulq.Query:
+    """How many people of each block have each combination of these properties."""
+    parts = [f"coalesce(({text}\n), false)" for text in texts]  # missing counts as not
+    return sulq.Query(("1",), by=(sulq.Blocks(seed, blocks), *parts))
+
+
+def checked_attributes(db: sulq.Queryable, attributes: Any) -> dict[str, str]:
+    """Names and their predicates; a bare name is a Boolean column or a predicate of its own."""
+    if isinstance(attributes, Mapping):
+        named = dict(attributes)
+    elif isinstance(attributes, Sequence) and not isinstance(attributes, str):
+        columns = db.schema.names
+        named = {name: quote(name) if name in columns else name for name in attributes}
+        if len(named) < len(attributes):
+            raise sulq.Refused("an attribute is named twice.")
+    else:
+        named = {}
+    if not named or not all(isinstance(x, str) for pair in named.items() for x in pair):
+        raise sulq.Refused(
+            "attributes: want a list such as ['smoker', 'disease'], or a dict of names and "
+            "predicates such as {'old': 'age >= 65'}."
+        )
+    asked: dict[str, str] = {}
+    for name, text in named.items():
+        db.price(sulq.Query(("1",), where=text))  # it can be asked
+        same = asked.setdefault(predicate(text, db.schema).text, name)
+        if same != name:  # asked once, so its noise would count as agreement
+            raise sulq.Refused(f"attributes: {same!r} and {name!r} are the same. Leave one out.")
+    sulq.Schema.load({"columns": {name: {"type": "boolean"} for name in named}})  # proper names
+    return named
+
+
+def publish(
+    db: sulq.Queryable,
+    attributes: Sequence[str] | Mapping[str, str],
+    width: int,
+    path: str | Path,
+    blocks: int | None = None,
+    *,
+    budget: Any = None,
+    seed: int = 0,
+) -> Publication:
+    """Pay for the tables of every `width` attributes and write them to a new Parquet file.
+
+    attributes: Boolean columns, or a dict of names and predicates. Whoever has the file can
+    ask it for any Boolean function of up to 2 x width attributes, offline and free.
+    """
+    to = Path(path)
+    if to.exists():
+        raise sulq.Refused(f"{str(to)!r} exists. Nothing was charged.\nGive another name.")
+    plan = planned_publication(db, attributes, width, blocks, budget=budget, seed=seed)
+    try:
+        with tempfile.TemporaryDirectory(prefix=".sulq-", dir=to.parent or ".") as folder:
+            partial = Path(folder) / to.name
+            partial.touch()  # it can be written, before anything is paid
+            made = plan.run()
+            made.save(partial)
+            os.link(partial, to)  # unlike a rename it never replaces what is there
+    except OSError as error:
+        raise sulq.Refused(
+            f"{str(to)!r} cannot be written: {error.strerror}. What was paid for is kept: "
+            "publishing again costs nothing more."
+        ) from None
+    return made

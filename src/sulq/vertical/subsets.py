@@ -29,14 +29,21 @@ from numpy.typing import NDArray
 from scipy.stats import binom
 
 import sulq
-from sulq.learn.base import all_within, within
-
-from .blocks import checked_seed
-from .estimate import Array, Estimate, plain
-from .joint import Implication
-from .pairwise import checked_expected, checked_sides, same_answers
-from .people import check_keys, people_of, same_people
-from .plan import Part, affordable, as_fraction, spread
+from sulq.learn.parameters import checked_share, checked_whole
+from sulq.learn.task import all_within, within
+from sulq.stepwise import in_steps
+from sulq.vertical.common_people import check_keys, people_of, shared_by_all
+from sulq.vertical.estimate import Array, Estimate, plain
+from sulq.vertical.joint import Implication
+from sulq.vertical.plan import (
+    Part,
+    affordable,
+    as_fraction,
+    checked_expected,
+    checked_sides,
+    same_answers,
+    spread,
+)
 
 RATE = Fraction(1, 2)  # of the people, in each subset
 TOTALS = Fraction(1, 11)  # of a budget, for P[a] and P[b]
@@ -121,21 +128,16 @@ def possible(p_a: float, p_b: float) -> tuple[float, float]:
     return both[0] / p_a - p_b, both[1] / p_a - p_b
 
 
-def advantage(
-    p_a: float, p_b: float, epsilon: float, rate: float = float(RATE), noise: float = 0.0
-) -> float:
-    """Gamma of Theorem 2: how far from 1/2 the Test is when Delta is epsilon away from Delta_1.
-
-    `noise` is the noise variance of one count over the number of people in a subset.
-    """
-    varies = (1 - rate) * p_b * (1 - p_b) + noise
+def advantage(p_a: float, p_b: float, epsilon: float, rate: float = float(RATE)) -> float:
+    """Gamma of Theorem 2: how far from 1/2 the Test is when Delta is epsilon away from Delta_1."""
+    varies = (1 - rate) * p_b * (1 - p_b)
     shift = epsilon * math.sqrt(p_a * (1 - p_a)) / (1 - p_a)
     return NORMAL.cdf(shift / math.sqrt(varies)) - 0.5
 
 
-def heavy_share(rate: float = float(RATE), noise: float = 0.0) -> float:
-    """How many random subsets are heavy; `noise` as a part of p_a (1 - p_a) N."""
-    return NORMAL.cdf(-1 / math.sqrt(1 - rate + noise))
+def heavy_share() -> float:
+    """How many random subsets are heavy."""
+    return NORMAL.cdf(-1 / math.sqrt(1 - RATE))
 
 
 def enough_tests(p_a: float, p_b: float, epsilon: float, failure: float) -> int:
@@ -166,10 +168,14 @@ class SubsetPlan:
 
     def run(self) -> Implication:
         """Ask about a, then ask about b where a is heavy."""
+        with in_steps(self.a.db, self.b.db):
+            return self._run()
+
+    def _run(self) -> Implication:
         most = self.prices[1]
         if not affordable(self.b.db, most) and affordable(self.a.db, self.a.price):
             remaining = int(self.b.db.budget.remaining * 1_000_000)
-            raise sulq.BudgetExceeded(most.micro, remaining, getattr(self.b.db, "name", ""))
+            raise sulq.BudgetExceeded(most.micro, remaining, self.b.db.name)
         total, *counted = self.a.ask()
         n = self.a.db.rows
         sizes = np.array([found[0] for found in self.a.db.sizes(*self.rows)], dtype=np.float64)
@@ -217,46 +223,38 @@ def _implication(
 
 
 def planned_test(
-    a_db: Any,
-    a: str,
-    b_db: Any,
-    b: str,
-    *,
-    budget: Any = None,
-    subsets: int | None = None,
-    accuracy: float | None = None,
-    confidence: float = 0.95,
-    seed: int = 0,
-    expected: Any = 0.5,
-) -> SubsetPlan:
+    a_db: sulq.Queryable, a: str, b_db: sulq.Queryable, b: str, *, budget: Any = None,
+    subsets: int | None = None, accuracy: float | None = None, confidence: float = 0.95,
+    seed: int = 0, expected: Any = 0.5,
+) -> SubsetPlan:  # fmt: skip
     """So many random halves; or as many as Theorem 3 wants for an accuracy.
 
     Without `budget` each question has its usual price, but that of the two totals grows with
     the number of subsets, because their errors are in every Test.
     """
-    checked_sides([(a_db, a), (b_db, b)])
-    checked_seed(seed)
-    check_keys([a_db, b_db])
-    everybody = people_of([a_db, b_db], seed, PEOPLE_BLOCKS)
-    same_people([a_db, b_db], everybody, seed)
+    sides, dbs = checked_sides([(a_db, a), (b_db, b)]), [a_db, b_db]
+    check_keys(dbs, seed)
+    shared_by_all(dbs, people_of(dbs, seed, PEOPLE_BLOCKS), seed)
     p_a, p_b = checked_expected(expected, 2)
     count = _how_many(subsets, accuracy, confidence, p_a, p_b)
     rows = tuple(sulq.Rows.sample(seed + i, RATE) for i in range(count))
-    sides = [
-        Part(db, tuple(_questions(db, text, rows, share)))
-        for (db, text), share in zip([(a_db, a), (b_db, b)], spread(budget, 2), strict=True)
-    ]
-    return SubsetPlan(sides[0], sides[1], rows)
+    first, second = (
+        Part(db, tuple(_questions(db, text, rows, each)))
+        for (db, text), each in zip(sides, spread(budget, 2), strict=True)
+    )
+    return SubsetPlan(first, second, rows)
 
 
-def _questions(db: Any, text: str, rows: tuple[sulq.Rows, ...], budget: Any) -> list[sulq.Query]:
+def _questions(
+    db: sulq.Queryable, text: str, rows: tuple[sulq.Rows, ...], budget: Any
+) -> list[sulq.Query]:
     """Everybody with the property, then how many of each subset."""
     total = sulq.Query(("1",), where=text)
     each = [replace(total, rows=r) for r in rows]
     if budget is None:
-        share = max(1.0, len(rows) / 10)
-        finer = share > 1 and db.promise.noise in ("gaussian", "laplace")  # the others have one
-        return [within(db, total, share) if finer else total, *each]
+        more = max(1.0, len(rows) / 10)
+        finer = more > 1 and db.promise.noise in ("gaussian", "laplace")  # the others have one
+        return [within(db, total, more) if finer else total, *each]
     whole = as_fraction(budget)
     first = within(db, total, whole * TOTALS)
     return [first, *all_within(db, each, whole - db.price(first).queries)]
@@ -264,10 +262,8 @@ def _questions(db: Any, text: str, rows: tuple[sulq.Rows, ...], budget: Any) -> 
 
 def _how_many(subsets: Any, accuracy: Any, confidence: Any, p_a: float, p_b: float) -> int:
     if accuracy is not None:
-        for name, value in (("accuracy", accuracy), ("confidence", confidence)):
-            if isinstance(value, bool) or not isinstance(value, int | float) or not 0 < value < 1:
-                raise sulq.Refused(f"{name}={value!r}, want a number between 0 and 1.")
-        tests = enough_tests(p_a, p_b, accuracy, 1 - confidence)
+        failure = 1 - checked_share("confidence", confidence)
+        tests = enough_tests(p_a, p_b, checked_share("accuracy", accuracy), failure)
         subsets = math.ceil(tests / heavy_share())
         if subsets > MOST:
             raise sulq.Refused(
@@ -275,7 +271,4 @@ def _how_many(subsets: Any, accuracy: Any, confidence: Any, p_a: float, p_b: flo
                 f"{subsets:,} random ones; at most {MOST:,} are asked. method='blocks' needs one "
                 "question a side."
             )
-    count = 100 if subsets is None else subsets
-    if isinstance(count, bool) or not isinstance(count, int) or not 1 <= count <= MOST:
-        raise sulq.Refused(f"subsets={subsets!r}, want 1 to {MOST:,}.")
-    return count
+    return checked_whole("subsets", 100 if subsets is None else subsets, 1, MOST)

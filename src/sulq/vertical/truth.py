@@ -11,8 +11,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 import sulq
-from sulq.domains import domain_batch
-from sulq.expressions import predicate
+from sulq.expressions.domains import domain_batch
+from sulq.expressions.parse import predicate
 
 MOST = 16  # properties in one function: 65,536 combinations
 

@@ -1,0 +1,356 @@
+"""What each column looks like, for one stated price: missing values, range, quartiles, shares.
+
+Made for tables that nobody described: a number without declared ends is looked at on a scale of
+1, 2, 5, 10, 20, ... on both sides of 0, a date by years. All columns are one question of the
+ledger and one scan. What is found is noisy, paid for, and may be used: `Profile.draft` writes a
+schema with the ends that were found.
+"""
+
+from __future__ import annotations
+
+import datetime
+import json
+import math
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from fractions import Fraction
+from typing import Any, Protocol
+
+from sulq.errors import QueryNotAllowed
+from sulq.expressions.quoting import quote
+from sulq.privacy.promise import Promise
+from sulq.questions.question import Question
+from sulq.sql.quantiles import Counts
+from sulq.values.answer import Answer
+from sulq.values.price import Price
+from sulq.values.query import Bins, Query, Strategy
+from sulq.values.schema import LARGEST, OTHER, Column, Schema, plain
+
+QUARTILES = (0.25, 0.5, 0.75)
+CLEAR = 1.5  # standard deviations of noise up to which rows beyond an end are not missed
+BINS = 64  # of a declared range
+ROUND = [m * 10.0**j for j in range(-6, 16) for m in (1, 2, 5)]
+YEARS = tuple(datetime.date(year, 1, 1) for year in range(1850, 2101, 2))
+MAX_COLUMNS = 1000
+
+
+class Asked(Protocol):
+    """What a profile is asked of."""
+
+    schema: Schema
+    promise: Promise
+    pricing: str
+
+    @property
+    def rows(self) -> int:
+        """n, which is public."""
+        ...
+
+    def question(self, query: Sequence[Query], *, together: bool = False) -> Question:
+        """Queries, checked and priced."""
+        ...
+
+    def answer(self, question: Question) -> Any:
+        """Their answers, paid for."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class Share:
+    """A share of all rows with the ends of its 95% interval."""
+
+    value: float
+    low: float
+    high: float
+
+    def __str__(self) -> str:
+        return f"{self.value:.1%} ({self.low:.1%} to {self.high:.1%})"
+
+    def to_json(self) -> dict[str, float]:
+        """Plain values."""
+        return {"value": self.value, "low": self.low, "high": self.high}
+
+
+@dataclass(frozen=True, slots=True)
+class Between:
+    """Where a quantile lies, at 95%: the ends of whole cells."""
+
+    low: Any
+    high: Any
+
+    def __str__(self) -> str:
+        return f"{_said(self.low)} to {_said(self.high)}"
+
+
+@dataclass(frozen=True, slots=True)
+class ColumnProfile:
+    """What was found of one column."""
+
+    name: str
+    type: str
+    missing: Share | None  # None: it was not asked
+    range: tuple[Any, Any] | None = None  # holds all but a few rows; None: too few rows to say
+    quartiles: tuple[Between, ...] = ()
+    shares: dict[Any, Share] = field(default_factory=dict)  # of declared values
+
+    def to_json(self) -> dict[str, Any]:
+        """Plain values."""
+        ends = None if self.range is None else [plain(x) for x in self.range]
+        return {
+            "name": self.name, "type": self.type, "range": ends,
+            "missing": None if self.missing is None else self.missing.to_json(),
+            "quartiles": [[plain(q.low), plain(q.high)] for q in self.quartiles],
+            "shares": [{"value": v, **s.to_json()} for v, s in self.shares.items()],
+        }  # fmt: skip
+
+    def __str__(self) -> str:
+        said = [] if self.missing is None else [f"missing {self.missing}"]
+        if self.range is not None:
+            said.append(f"range {_said(self.range[0])} to {_said(self.range[1])}")
+        if self.quartiles:
+            said.append("quartiles " + "; ".join(map(str, self.quartiles)))
+        said += [f"{_said(value)}: {share}" for value, share in self.shares.items()]
+        return f"{self.name} ({self.type}): " + (", ".join(said) or "nothing is known")
+
+
+@dataclass(frozen=True)
+class Profile:
+    """What was found of every column, and what it cost."""
+
+    rows: int
+    columns: tuple[ColumnProfile, ...]
+    price: Price
+    schema: Schema = field(repr=False)
+
+    def __getitem__(self, name: str) -> ColumnProfile:
+        return next(c for c in self.columns if c.name == name)
+
+    def __str__(self) -> str:
+        head = (
+            f"{self.rows:,} rows, {len(self.columns)} columns, price {self.price}. 95% intervals."
+        )
+        return "\n".join([head, *map(str, self.columns)])
+
+    def to_json(self) -> dict[str, Any]:
+        """Plain values."""
+        columns = [c.to_json() for c in self.columns]
+        return {"rows": self.rows, "price_micro": self.price.micro, "columns": columns}
+
+    def draft(self) -> str:
+        """A schema as TOML: what was declared, and the ends that were found where none were."""
+        found = {c.name: c for c in self.columns}
+        blocks = [
+            "# What was declared, and ends that a profile found: noisy, and paid for by "
+            f"{self.price}.\n# A few rows may lie outside; they count as the nearer end."
+        ]
+        for column in self.schema.columns:
+            blocks.append("\n".join(_block(column, found.get(column.name))))
+        return "\n\n".join(blocks) + "\n"
+
+
+def profile(db: Asked, *, budget: Any = None) -> Profile:
+    """Missing share, range, quartiles and shares of every column, from one question.
+
+    It spends `budget` queries, by default one for each column asked. Over HTTP too.
+    """
+    plan = ProfilePlan(db, budget)
+    return plan.read(db.answer(plan.question))
+
+
+def profile_price(db: Asked, *, budget: Any = None) -> Price:
+    """What `profile` would cost. Nothing is spent."""
+    return ProfilePlan(db, budget).question.price
+
+
+class ProfilePlan:
+    """What is asked about the columns of one table."""
+
+    def __init__(self, db: Asked, budget: Any = None) -> None:
+        columns = [c for c in db.schema.columns if not c.key]
+        if not columns:
+            raise QueryNotAllowed("profile: there is no column but the key.")
+        if len(columns) > MAX_COLUMNS:
+            raise QueryNotAllowed(
+                f"profile: {len(columns):,} columns, at most {MAX_COLUMNS:,} at a time."
+            )
+        self._db = db
+        strategic = db.promise.noise == "gaussian" and db.pricing == "geometry"
+        self._looks = [_look(c, strategic) for c in columns]
+        self.question = self._priced(None)
+        wanted = Fraction(len(columns)) if budget is None else _positive(budget)
+        if db.promise.noise in ("gaussian", "laplace"):
+            self.question = self._within(wanted)
+        elif budget is not None:
+            raise QueryNotAllowed(
+                f"budget={budget!r}: {db.promise.noise} noise has one width; leave it out."
+            )
+
+    def _priced(self, error: float | None) -> Question:
+        return self._db.question([look.query(error) for look in self._looks], together=True)
+
+    def _within(self, wanted: Fraction) -> Question:
+        """As exact as so many queries pay for, and no dearer: prices are rounded up."""
+        whole = self.question.price.queries
+        if not whole:
+            return self.question  # all of it is public
+        root = 1 if self._db.promise.noise == "laplace" else 2
+        error = self._db.promise.half_width() * float(whole / wanted) ** (1 / root)
+        found = self._priced(error)
+        while found.price.queries > wanted:
+            error *= 1.001
+            found = self._priced(error)
+        return found
+
+    def read(self, answers: list[Answer]) -> Profile:
+        """What the answers say."""
+        found = [
+            look.read(answer, self._db.rows)
+            for look, answer in zip(self._looks, answers, strict=True)
+        ]
+        return Profile(self._db.rows, tuple(found), self.question.price, self._db.schema)
+
+
+# ---- kinds of columns ---------------------------------------------------------------------------
+
+
+class _Listed:
+    """A column whose declared values are counted."""
+
+    def __init__(self, column: Column) -> None:
+        self.column = column
+
+    def query(self, error: Any) -> Query:
+        return Query(by=(quote(self.column.name),), error=error)
+
+    def read(self, answer: Answer, rows: int) -> ColumnProfile:
+        reach = answer.spread(0.95)
+        shares = {
+            cell: _share(float(value[0]), reach * std[0], rows)
+            for cell, value, std in zip(answer.cells, answer.values, answer.stds, strict=True)
+        }
+        missing = shares.pop(None, None)
+        return ColumnProfile(self.column.name, self.column.type, missing, shares=shares)
+
+
+class _Text:
+    """A text: only whether it is there can be asked without knowing its words."""
+
+    def __init__(self, column: Column) -> None:
+        self.column = column
+
+    def query(self, error: Any) -> Query:
+        return Query(where=f"{quote(self.column.name)} is null", error=error)
+
+    def read(self, answer: Answer, rows: int) -> ColumnProfile:
+        off = answer.spread(0.95) * answer.stds[0][0]
+        return ColumnProfile(
+            self.column.name, self.column.type, _share(float(answer.values[0, 0]), off, rows)
+        )
+
+
+class _Scale:
+    """A number or a date, by cells that hold every value there can be."""
+
+    def __init__(self, column: Column, edges: Sequence[Any], strategic: bool) -> None:
+        self.column = column
+        self.edges = tuple(edges)
+        self.strategic = strategic
+
+    def query(self, error: Any) -> Query:
+        values = Strategy(("prefixes",)) if self.strategic else ("1",)
+        return Query(values, by=(Bins(quote(self.column.name), self.edges),), error=error)
+
+    def read(self, answer: Answer, rows: int) -> ColumnProfile:
+        import numpy as np
+
+        cells = len(self.edges) - 1
+        read = np.eye(cells) if answer.matrix is None else np.linalg.inv(answer.matrix)
+        released = answer.values.reshape(1, -1)[:, :cells]
+        moved = np.concatenate([np.zeros((1, cells)), read.cumsum(axis=0)])
+        counts = Counts(released @ moved.T, moved, answer.stds[0][0], answer.spread)
+        below, noise = counts.below()[0], counts.noise(0.0)
+        there, off = float(counts.total[0]), answer.spread(0.95) * float(noise[-1])
+        missing = None if not self.column.nullable else _share(rows - there, off, rows)
+        name, kind = self.column.name, self.column.type
+        if counts.few()[0]:
+            return ColumnProfile(name, kind, missing)
+        clear = CLEAR * float(noise.max())
+        first = max(int(np.argmax(below > clear)) - 2, 0)  # the cell before that, and one more
+        last = min(int(np.argmax(below >= there - clear)) + 1, cells)
+        ends = [[int(x[0]) for x in counts.cells(q)] for q in QUARTILES]
+        quartiles = tuple(Between(self.edges[a], self.edges[b + 1]) for a, b in ends)
+        return ColumnProfile(name, kind, missing, (self.edges[first], self.edges[last]), quartiles)
+
+
+def _look(column: Column, strategic: bool) -> _Listed | _Text | _Scale:
+    if column.listed is not None:
+        return _Listed(column)
+    if column.type == "text":
+        return _Text(column)
+    return _Scale(column, _edges(column), strategic)
+
+
+def _edges(column: Column) -> list[Any]:
+    """Cells that hold all there can be: of a declared range, or of all numbers or years."""
+    if column.type == "date":
+        if not column.bounded:
+            return list(YEARS)
+        days = (column.high - column.low).days + 1
+        count = min(BINS, days)
+        steps = [column.low + datetime.timedelta(days * i // count) for i in range(count)]
+        return [*steps, column.high]
+    if column.bounded:
+        width = column.high - column.low
+        count = min(BINS, math.ceil(width)) if column.type == "integer" else BINS
+        inner = [column.low + width * i / count for i in range(count)]
+        whole = [math.ceil(x) for x in inner] if column.type == "integer" else inner
+        return [*dict.fromkeys(whole), column.high]
+    sizes: list[float] = [*ROUND, 1e300]
+    if column.type == "integer":
+        sizes = [*(int(x) for x in ROUND if x >= 1), LARGEST]
+    return [*(-x for x in reversed(sizes)), 0, *sizes]
+
+
+# ---- words --------------------------------------------------------------------------------------
+
+
+def _share(count: float, off: float, rows: int) -> Share:
+    ends = (count / max(rows, 1), (count - off) / max(rows, 1), (count + off) / max(rows, 1))
+    return Share(*(min(max(x, 0.0), 1.0) for x in ends))
+
+
+def _positive(budget: Any) -> Fraction:
+    try:
+        found = Fraction(str(budget)) if isinstance(budget, float) else Fraction(budget)
+    except (TypeError, ValueError, ZeroDivisionError):
+        found = Fraction(0)
+    if found <= 0 or isinstance(budget, bool):
+        raise QueryNotAllowed(f"budget={budget!r}: want a number of queries above 0.")
+    return found
+
+
+def _said(value: Any) -> str:
+    if value is None:
+        return OTHER
+    return f"{value:,g}" if isinstance(value, int | float) else str(value)
+
+
+def _block(column: Column, found: ColumnProfile | None) -> list[str]:
+    """One column as TOML."""
+    simple = re.fullmatch("[A-Za-z0-9_-]+", column.name)
+    lines = [f"[columns.{column.name if simple else json.dumps(column.name)}]"]
+    for name, value in column.to_json().items():
+        date = isinstance(value, str) and name in ("low", "high")
+        lines.append(f"{name} = {value if date else json.dumps(value, ensure_ascii=False)}")
+    if found is not None and found.range is not None and not column.bounded:
+        low, high = found.range
+        lines.append(f"low = {_toml(low)}  # found")
+        lines.append(f"high = {_toml(high)}  # found")
+    return lines
+
+
+def _toml(value: Any) -> str:
+    if isinstance(value, float) and value.is_integer() and abs(value) < 1e15:
+        return str(int(value))
+    return value.isoformat() if isinstance(value, datetime.date) else str(value)

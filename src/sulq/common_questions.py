@@ -1,0 +1,186 @@
+"""Questions that people ask most, each a few lines over `ask`: the other half of a Database."""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any, overload
+
+from sulq.column_profile import Profile, profile, profile_price
+from sulq.errors import QueryNotAllowed
+from sulq.expressions.parse import parse
+from sulq.questions.facts import public_cells
+from sulq.questions.means import mean_query, private_mean
+from sulq.questions.partitions import histogram_axis
+from sulq.questions.question import Question
+from sulq.sql.groupings import with_subtotals
+from sulq.sql.quantiles import Distribution
+from sulq.values.answer import Answer, Table
+from sulq.values.marginals import Marginals
+from sulq.values.price import Price
+from sulq.values.query import Bins, Query, Rows
+
+if TYPE_CHECKING:
+    from sulq.planner import Planner
+    from sulq.privacy.promise import Promise
+    from sulq.values.schema import Schema
+
+
+class CommonQuestions:
+    """Short methods that make a query and ask it."""
+
+    schema: Schema
+    promise: Promise
+    pricing: str
+    _planner: Planner
+
+    @property
+    @abstractmethod
+    def rows(self) -> int:
+        """n, which is public."""
+
+    @abstractmethod
+    def rows_of(self, query: Query) -> int:
+        """How many rows a query is about, by public columns alone."""
+
+    @overload
+    def ask(
+        self, query: Query, *, request_id: str | None = None, combine: bool = False
+    ) -> Answer: ...
+    @overload
+    def ask(
+        self, query: Sequence[Query], *, request_id: str | None = None, share: bool = True,
+        together: bool = False,
+    ) -> list[Answer]: ...  # fmt: skip
+    @abstractmethod
+    def ask(
+        self, query: Query | Sequence[Query], *, request_id: str | None = None,
+        share: bool = True, together: bool = False, combine: bool = False,
+    ) -> Answer | list[Answer]:  # fmt: skip
+        """Ask one query, or a list of them as one batch."""
+
+    @abstractmethod
+    def question(
+        self, query: Query | Sequence[Query] | Marginals | str, *, share: bool = True,
+        together: bool = False,
+    ) -> Question:  # fmt: skip
+        """Check and price a query, a list of them or a SELECT."""
+
+    @abstractmethod
+    def answer(self, question: Question, *, request_id: str | None = None) -> Any:
+        """Pay for a question and answer it."""
+
+    def count(
+        self, where: str | None = None, *, rows: Rows | None = None, error: Any = None,
+        combine: bool = False,
+    ) -> Answer:  # fmt: skip
+        """How many rows satisfy the predicate."""
+        return self.ask(Query(("1",), where=where, rows=rows, error=error), combine=combine)
+
+    def sum(
+        self, expression: str, where: str | None = None, *, rows: Rows | None = None,
+        error: Any = None, combine: bool = False,
+    ) -> Answer:  # fmt: skip
+        """The sum of an expression, in its own units; missing values are skipped."""
+        query = Query((_one(expression),), where=where, rows=rows, error=error)
+        return self.ask(query, combine=combine)
+
+    def mean(
+        self, expression: str, where: str | None = None, *, rows: Rows | None = None,
+        error: Any = None, combine: bool = False,
+    ) -> Answer:  # fmt: skip
+        """The mean of an expression over the rows where it is known."""
+        query, public = self.mean_query(expression, where, rows, error)
+        if not public:
+            answer = self.ask(query, combine=combine)
+            return private_mean(answer, parse(expression, self.schema), self.promise.noise)
+        n = self.rows_of(query)
+        if n == 0:
+            raise QueryNotAllowed(
+                "rows=: no row is in this public set, so it has no mean. Nothing was charged."
+            )
+        answer = self.ask(query, combine=combine)
+        exact = tuple(tuple(x / n for x in row) for row in answer.exact)
+        return replace(answer, exact=exact, stds=tuple((s / n,) for (s,) in answer.stds))
+
+    def mean_query(
+        self, expression: str, where: str | None, rows: Rows | None, error: Any
+    ) -> tuple[Query, bool]:
+        """A mean over public rows is a sum over a known n; otherwise n is asked for too."""
+        plain = Query((_one(expression),), where=where, rows=rows, error=error)
+        counted = self._planner.check(Query(("1",), where=where, rows=rows))
+        return mean_query(plain, parse(expression, self.schema), counted, self.rows)
+
+    def histogram(
+        self, column: str, bins: int | Sequence[Any] | None = None, where: str | None = None, *,
+        rows: Rows | None = None, error: Any = None, combine: bool = False,
+        subtotals: Sequence[int | Sequence[Any]] = (),
+    ) -> Table:  # fmt: skip
+        """Counts by a column's declared values, or by bins of its declared range.
+
+        `subtotals` are wider bins, each a number of bins or a list of edges, asked with them.
+        """
+        axes = [self.histogram_axis(column, cut) for cut in (bins, *subtotals)]
+        queries = [Query(("1",), by=by, where=where, rows=rows, error=error) for by in axes]
+        if not subtotals:
+            return self.ask(queries[0], combine=combine).table((column,), ("count",))
+        answers: Any = self.ask(queries, combine=combine)  # type: ignore[call-overload]
+        return with_subtotals(answers, column)
+
+    def crosstab(
+        self, columns: Sequence[str], where: str | None = None, *, rows: Rows | None = None,
+        error: Any = None, combine: bool = False,
+    ) -> Table:  # fmt: skip
+        """Counts by every combination of several columns' values."""
+        if isinstance(columns, str) or not isinstance(columns, Sequence) or not columns:
+            raise QueryNotAllowed(f"columns={columns!r}: want a list such as ['sex', 'region'].")
+        by = tuple(self.histogram_axis(c, None) for c in columns)
+        query = Query(("1",), by=by, where=where, rows=rows, error=error)
+        return self.ask(query, combine=combine).table(tuple(columns), ("count",))
+
+    def ecdf(self, column: str, where: str | None = None, *, rows: Rows | None = None) -> Table:
+        """The share of rows up to each value of a number: its distribution function."""
+        counted = self._planner.check(Query(where=where, rows=rows))
+        combined, known = self.promise.noise == "gaussian", public_cells(counted)
+        curve = Distribution(_one(column), self.schema, combined, known, "ecdf")
+        answers = self.ask(curve.queries((), where, rows), together=True)
+        return curve.table(answers, column)
+
+    def histogram_axis(self, column: str, bins: int | Sequence[Any] | None) -> str | Bins:
+        """The partition a histogram of this column uses."""
+        return histogram_axis(column, bins, self.schema)
+
+    def marginals(
+        self, columns: Sequence[str], width: int, *, budget: Any = None, weights: Any = (),
+        where: str | None = None, rows: Rows | None = None, consistent: bool = False,
+    ) -> dict[tuple[str, ...], Table]:  # fmt: skip
+        """Counts by every combination of `width` of the columns; the tables agree.
+
+        Asked together they cost less than alone at the same mean error; or they spend `budget`
+        queries as well as they can. db.price(sulq.Marginals(...)) says what they cost.
+        """
+        asked = Marginals(
+            columns, width, where=where, rows=rows, budget=budget, weights=weights,
+            consistent=consistent,
+        )  # fmt: skip
+        tables: dict[tuple[str, ...], Table] = self.answer(self.question(asked))
+        return tables
+
+    def profile(self, *, budget: Any = None) -> Profile:
+        """Missing values, ranges, quartiles and shares of every column, in one question.
+
+        For a table that nobody described: numbers and dates need no declared ends. It spends
+        `budget` queries, by default one for each column; `profile_price` says so first.
+        """
+        return profile(self, budget=budget)
+
+    def profile_price(self, *, budget: Any = None) -> Price:
+        """What `profile` would cost. Nothing is spent, no row is read."""
+        return profile_price(self, budget=budget)
+
+
+def _one(expression: Any) -> str:
+    if not isinstance(expression, str):
+        raise QueryNotAllowed(f"{expression!r}: want a SQL expression as text, such as 'income'.")
+    return expression

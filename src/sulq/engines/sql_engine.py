@@ -1,0 +1,126 @@
+"""What engines that speak SQL have in common: which statement answers what, and what is public."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import AbstractContextManager, suppress
+from typing import Any
+
+from sulq.engines.base import Matrix, check_public
+from sulq.engines.cubes import Cubes, spare
+from sulq.engines.failures import without_words
+from sulq.engines.select import Row, Statement, needs_kernel
+from sulq.engines.writer import TooLong, Writer
+from sulq.errors import SchemaError
+from sulq.questions.check import CheckedQuery
+from sulq.values.schema import Schema
+
+Way = Callable[[Sequence[CheckedQuery]], list[Matrix]]
+
+
+class SqlEngine:
+    """Sums by cubes and statements where SQL says them exactly, and by the kernel elsewhere."""
+
+    schema: Schema
+    rows: int
+    _writer: Writer
+    _source: str  # the rows that count, behind FROM
+    _cubes: Cubes
+
+    def _scanning(self) -> AbstractContextManager[None]:
+        """One scan at a time; the system's own words may quote rows, so they stop here."""
+        raise NotImplementedError
+
+    def _ask(self, sql: str) -> list[Row]:
+        """The rows of one SELECT."""
+        raise NotImplementedError
+
+    def _table(self, sql: str) -> Any:
+        """The same as an Arrow table."""
+        raise NotImplementedError
+
+    def _by_kernel(self, queries: Sequence[CheckedQuery]) -> list[Matrix]:
+        """The sums of queries that no statement says exactly, or none that is short enough."""
+        raise NotImplementedError
+
+    @without_words
+    def sums(self, queries: Sequence[CheckedQuery]) -> list[Matrix]:
+        """The exact cells x values of every query, over one state of the rows."""
+        with self._scanning():
+            aside = [needs_kernel(q) for q in queries]
+            ways = (
+                way([q for q, kernel in zip(queries, aside, strict=True) if kernel == by_kernel])
+                for by_kernel, way in ((False, self._by_sql), (True, self._by_kernel))
+            )
+            found = [iter(matrices) for matrices in ways]
+            return [next(found[kernel]) for kernel in aside]
+
+    @without_words
+    def probe(self) -> None:
+        """A fixed public scan: succeeds if the engine and its rows are there."""
+        with self._scanning():
+            self._ask(f"SELECT count(*) FROM {self._source}")
+
+    @without_words
+    def groups(self, names: Sequence[str]) -> Any:
+        """Every combination of these public columns, and how many rows have it: an Arrow table.
+
+        Public like n, so no one pays for it.
+        """
+        check_public(names, self.schema)
+        with self._scanning():
+            found = self._cubes.combinations(names)
+        return found.rename_columns([*names, spare("rows", names)])
+
+    def _by_sql(self, queries: Sequence[CheckedQuery]) -> list[Matrix]:
+        """From a cube, or by one statement; by several where one would be too long."""
+        if not queries:
+            return []
+        found = self._cubes.sums(queries)
+        return self._partly_by_cubes(queries, self._by_statements) if found is None else found
+
+    def _partly_by_cubes(self, queries: Sequence[CheckedQuery], others: Way) -> list[Matrix]:
+        """Some from cubes of their own rows, the others in another way."""
+        apart = self._cubes.apart(queries)
+        rest = iter(others([q for i, q in enumerate(queries) if i not in apart]))
+        return [apart[i] if i in apart else next(rest) for i in range(len(queries))]
+
+    def _by_statements(self, queries: Sequence[CheckedQuery]) -> list[Matrix]:
+        if not queries:
+            return []
+        with suppress(TooLong):
+            return self._by_statement(queries)
+        if len(queries) == 1:
+            return self._by_kernel(queries)
+        half = len(queries) // 2
+        return self._by_statements(queries[:half]) + self._by_statements(queries[half:])
+
+    def _by_statement(self, queries: Sequence[CheckedQuery]) -> list[Matrix]:
+        statement = Statement(self._writer, queries, self._source)
+        return statement.matrices(self._ask(statement.sql))
+
+    def _first_of_each(
+        self, table: str, columns: Mapping[str, str], stored: Mapping[str, str]
+    ) -> str:
+        """A SELECT of at most max_rows rows of each person: the first by key.
+
+        Which ones does not depend on values, and who owns which rows is public.
+        """
+        unit, key = self.schema.unit, self.schema.key
+        if unit is None or key is None or key.name == unit.column:
+            raise SchemaError(
+                "unit: which rows of a person count is fixed by a key, and a table's rows have "
+                "no other order. Declare one with key = true."
+            )
+        person, order = stored[unit.column], stored[key.name]
+        if self._ask(f"SELECT count(*) > count(DISTINCT {order}) FROM {table}")[0][0]:
+            raise SchemaError(
+                f"unit: the key {key.name!r} is missing or repeated in some rows, so it does not "
+                "say which rows of a person count. Give every row its own."
+            )
+        chosen, place = ", ".join(columns.values()), spare("place", list(columns))
+        rank = f"row_number() OVER (PARTITION BY {person} ORDER BY {order}) AS {place}"
+        return (
+            f"SELECT {chosen} FROM (SELECT {chosen}, {rank} FROM {table}) AS ranked "
+            f"WHERE {place} <= {unit.max_rows}"
+        )

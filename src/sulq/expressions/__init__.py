@@ -1,0 +1,29 @@
+"""SQL expression text -> total row functions with a known type and range, and their values.
+
+arithmetic.py          arithmetic, and casts to numbers
+columns.py             raw columns as numpy, read as the schema declares them
+dialect.py             how sqlglot reads our SQL
+domains.py             every value a column or an expression can have, from declarations
+evaluation.py          expressions evaluated over named columns, in numpy
+functions.py           FUNCTIONS, the allow-list of what an expression may use; texts and dates
+literals.py            a constant beside a column must be a value the column can have
+logic.py               comparisons, AND, OR, NOT, IN; CASE, COALESCE, WIDTH_BUCKET
+node.py                Node: one step of a row function
+normal_form.py         one form for all predicates that are true of the same rows
+operations.py          what each function does to whole columns, in numpy
+parse.py               SQL expression text -> a Node
+pieces.py              the pieces of a column's values that a predicate tells apart
+program.py             sulq.Program: a WebAssembly function of a row, as an expression
+program_node.py        a program called in an expression: its arguments, range and fuel
+python_calls.py        what a row function may call, as SQL of ours
+python_expressions.py  the expressions of a Python function -> terms of SQL
+python_reader.py       a Python function -> the SQL expression that has its value
+python_terms.py        SQL text that is being put together
+quoting.py             names and texts as SQL writes them
+regular.py             regular expressions of a safe subset, and RE2 that finds them
+row_function.py        @sulq.row: a Python function of named columns -> an expression
+spelling.py            the nearest of some words to one that was mistyped
+stored_tree.py         a row function as JSON: how the ledger keeps expressions, and reads them back
+syntax.py              text that is no SQL -> what is probably wrong with it, and where
+wording.py             an expression -> the SQL a person reads: "age > 40 and smoker"
+"""

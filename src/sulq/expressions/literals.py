@@ -1,0 +1,86 @@
+"""A constant that is compared with a column must be a value the column can have.
+
+`region = 'North'` is true of no row where 'north' was declared: a slip that would cost a query.
+It is refused with the nearest value named. Inequalities stay free: an age of at least 0 or at
+most 200 says what it means.
+"""
+
+from __future__ import annotations
+
+import datetime
+from typing import Any
+
+from sulq.errors import QueryNotAllowed
+from sulq.expressions.domains import reachable
+from sulq.expressions.node import Node
+from sulq.expressions.spelling import listed, nearest
+from sulq.values.schema import Column, Schema
+
+MAX_COMBINATIONS = 2**12  # of values that the columns of an expression can have
+
+
+def check_equal(a: Node, b: Node, schema: Schema) -> None:
+    """Refuse an equality that no row can satisfy, whatever the rows are."""
+    for side, constant in ((a, b), (b, a)):
+        if constant.op == "literal" and constant.value is not None and side.op != "literal":
+            _check(side, constant.value, schema)
+
+
+def _check(side: Node, value: Any, schema: Schema) -> None:
+    if side.op == "column":
+        _check_column(schema[side.value], value)
+    elif side.type == "text" and isinstance(value, str):
+        found = reachable(side, schema, MAX_COMBINATIONS)
+        known = [v for v in found or () if v is not None]
+        if known and value not in known:
+            raise _undeclared(value, known, f"a value of {_say(side)}")
+
+
+def _check_column(column: Column, value: Any) -> None:
+    if column.values is not None:
+        if isinstance(value, type(column.values[0])) and value not in column.values:
+            what = f"a declared value of {column.name}"
+            raise _undeclared(value, list(column.values), what)
+    elif column.type == "boolean":
+        if isinstance(value, int | float) and value not in (0, 1):
+            raise QueryNotAllowed(f"{column.name} is true or false, never {_plain(value)}.")
+    elif column.bounded:
+        _check_range(column, _dated(value) if column.type == "date" else value)
+
+
+def _dated(value: Any) -> Any:
+    try:
+        return datetime.date.fromisoformat(value) if isinstance(value, str) else value
+    except ValueError:
+        return value  # what is no date is refused where it is compared
+
+
+def _check_range(column: Column, value: Any) -> None:
+    alike = datetime.date if column.type == "date" else int | float
+    if isinstance(value, alike) and not column.low <= value <= column.high:
+        end = column.low if value < column.low else column.high
+        raise QueryNotAllowed(
+            f"{column.name} is declared from {_plain(column.low)} to {_plain(column.high)}, so it "
+            f"is never {_plain(value)}; did you mean {_plain(end)}?"
+        )
+
+
+def _undeclared(value: Any, known: list[Any], what: str) -> QueryNotAllowed:
+    names = [_plain(v) for v in known]
+    if isinstance(value, str):
+        shown, found = f"'{value[:80]}'", nearest(value, names)
+        hint = f"; did you mean '{found}'?" if found is not None else "."
+    else:
+        shown, hint = str(value), f"; did you mean {min(known, key=lambda v: abs(v - value))}?"
+    return QueryNotAllowed(f"{shown} is not {what}{hint} It can be {listed(names)}.")
+
+
+def _say(node: Node) -> str:
+    inside = node.args[0] if len(node.args) == 1 else None
+    return f"{node.op}({inside.value})" if inside and inside.op == "column" else "this expression"
+
+
+def _plain(value: Any) -> str:
+    if isinstance(value, datetime.date | str):
+        return str(value)
+    return f"{value:,}" if isinstance(value, int) else f"{value:,.12g}"

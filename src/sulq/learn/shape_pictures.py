@@ -1,0 +1,111 @@
+"""Shape functions in words and as figures: steps with a band, points with intervals, or shades."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numpy as np
+
+from sulq.drawing.bars import MAX_BARS, Bar, dots
+from sulq.drawing.heat import heat
+from sulq.drawing.lines import Axis, Line, lines
+from sulq.drawing.svg import SHEET, Figure
+from sulq.learn.arrays import Array
+
+REACH = 1.96  # standard deviations of a 95% interval
+MAX_SHAPES = 12  # drawn, those that say most first
+MAX_TABLE = 12  # cells of a pair each way
+
+
+def importance(model: Any) -> Array:
+    """How much each term moves a prediction: its shape's standard deviation over the rows."""
+    out = []
+    for shape, rows in zip(model.shapes_, model.shape_rows_, strict=True):
+        share = rows / max(float(rows.sum()), 1e-300)
+        out.append(math.sqrt(max(float(share @ (shape - share @ shape) ** 2), 0.0)))
+    return np.array(out)
+
+
+def drawn_shapes(model: Any, width: float = SHEET) -> list[Figure]:
+    """The shapes, those that say most first, each with the 95% band of its noise."""
+    order = np.argsort(-importance(model), kind="stable")[:MAX_SHAPES]
+    return [_figure(model, int(i), width) for i in order]
+
+
+def _figure(model: Any, i: int, width: float) -> Figure:
+    term, shape = model.terms[i], model.shapes_[i]
+    reach = REACH * model.shape_stds_[i]
+    title = f"What {term.name} adds to {_unit(model)}"
+    by_hand = " Changed by hand." if term.name in model.edited_ else ""
+    caption = f"{title}, with the 95% band of the noise.{by_hand}"
+    if len(term.cuts) == 2:
+        first, second = (cut.labels[:n][:MAX_TABLE] for cut, n in
+                         zip(term.cuts, term.sizes, strict=True))  # fmt: skip
+        table = shape.reshape(term.sizes)[:MAX_TABLE, :MAX_TABLE]
+        return heat(f"shape-{i}", title, first, second, table.T.tolist(), width=width,
+                    caption=f"{title}.{by_hand}")  # fmt: skip
+    if not term.ordered:
+        found = [
+            Bar(label, x, x - r, x + r)
+            for label, x, r in zip(term.labels, shape.tolist(), reach.tolist(), strict=True)
+        ]
+        return dots(f"shape-{i}", title, found[:MAX_BARS], width=width, caption=caption)
+    return _steps(f"shape-{i}", title, term, shape, reach, width, caption)
+
+
+def _steps(
+    key: str, title: str, term: Any, shape: Array, reach: Array, width: float, caption: str
+) -> Figure:
+    """A number's shape: flat in each bin."""
+    edges = term.cuts[0].edges
+    points, band = [], []
+    for j, (value, r) in enumerate(zip(shape.tolist(), reach.tolist(), strict=True)):
+        for end in (edges[j], edges[j + 1]):
+            points.append((float(end), value))
+            band.append((value - r, value + r))
+    ends = [y for pair in band for y in pair] + [0.0]
+    room = 0.05 * (max(ends) - min(ends)) or 1.0
+    words = "; ".join(
+        f"{label}: {x:+.3g} ({x - r:+.3g} to {x + r:+.3g})"
+        for label, x, r in zip(term.labels, shape.tolist(), reach.tolist(), strict=True)
+    )
+    return lines(
+        key, title, f"With 95% intervals of the noise. {words}.", [Line(points, band=band)],
+        Axis(float(edges[0]), float(edges[-1]), name=term.name),
+        Axis(min(ends) - room, max(ends) + room), level=0.0, width=width, caption=caption,
+    )  # fmt: skip
+
+
+def shapes_text(model: Any) -> str:
+    """A line for each term: how much it says, and where it says most."""
+    says = importance(model)
+    lines = [f"Shapes, what each adds to {_unit(model)}: how much they vary, lowest and highest"]
+    wide = max(len(term.name) for term in model.terms)
+    for i in np.argsort(-says, kind="stable"):
+        term, shape, std = model.terms[i], model.shapes_[i], model.shape_stds_[i]
+        low, high = int(shape.argmin()), int(shape.argmax())
+        ends = ", ".join(
+            f"{term.labels[j]} {shape[j]:+.3g} +/- {REACH * std[j]:.2g}" for j in (low, high)
+        )
+        by_hand = " (changed by hand)" if term.name in model.edited_ else ""
+        lines.append(f"  {term.name:<{wide}}  {says[i]:.3g}  {ends}{by_hand}")
+    return "\n".join([*lines, f"  intercept {model.intercept_:+.4g}"])
+
+
+def _unit(model: Any) -> str:
+    if model.estimator_type == "classifier":
+        return f"the log odds of {model.classes_[1]}"
+    return "the label"
+
+
+def isotonic(values: Array, weights: Array) -> Array:
+    """The nearest values that never fall: pools of neighbours that would (PAVA)."""
+    pools: list[list[float]] = []  # mean, weight, cells
+    for value, weight in zip(values.tolist(), weights.tolist(), strict=True):
+        pools.append([value, max(weight, 1e-12), 1])
+        while len(pools) > 1 and pools[-2][0] > pools[-1][0]:
+            b, a = pools.pop(), pools.pop()
+            both = a[1] + b[1]
+            pools.append([(a[0] * a[1] + b[0] * b[1]) / both, both, a[2] + b[2]])
+    return np.repeat([p[0] for p in pools], [int(p[2]) for p in pools])

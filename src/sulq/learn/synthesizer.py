@@ -1,0 +1,201 @@
+"""Synthetic rows: nobody's, made to have the noisy counts by every pair of columns.
+
+One question asks for the tables of all pairs (db.marginals). A tree of the strongest pairs draws
+rows, and these move until every measured pair fits. All of it is made from what was paid for:
+drawing spends nothing, and its randomness may have a seed.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+import sulq
+from sulq.learn.base import BOUNDS, Learner
+from sulq.learn.cuts import OTHER, Cut, usable
+from sulq.learn.model_pictures import pair_strengths, saved
+from sulq.learn.parameters import About, checked_whole, parameter
+from sulq.learn.synthetic_rows import MarginalError, SyntheticRows
+from sulq.learn.synthetic_tables import Tables, dependence, drawn, off, settled, spanning_tree
+from sulq.learn.task import NOBODY, Task, declared
+
+MAX_ROWS = 100_000_000
+MAX_SETTLED = 100_000  # rows that are moved; more are these again, with numbers of their own
+REACH = 1.96  # standard deviations of a 95% interval
+Measured = Mapping[tuple[str, ...], Any]  # tables by their two columns
+
+
+@dataclass(kw_only=True, eq=False, repr=False)
+class Synthesizer(Learner):
+    """Rows that are nobody's, from the noisy counts by every pair of columns.
+
+    `fit` asks for all pairs together, as db.marginals(columns, 2) does; with
+    `marginals`, what db.marginals gave before, it asks nothing. Columns are Boolean, have listed
+    values, or are numbers, which fall into their declared bins. A missing value is a value like
+    any other: no row is left out.
+
+    `sample(rows)` draws. pairs_ names the measured pairs, tables_ and stds_ hold their noisy counts
+    and the standard deviation of each, tree_ the pairs that rows are drawn from at first.
+    """
+
+    about = About(
+        "synthesizer", "Synthetic rows with the counts by every pair of columns.",
+        "--columns age,region,smoker --out rows.json", "Synthetic rows", "", True,
+    )  # fmt: skip
+
+    _usable = staticmethod(usable)
+
+    random_state: int = parameter(0, "Seeds the drawing of rows, not noise.")
+    marginals: Any = parameter(None, "What db.marginals(columns, 2) gave; then nothing is asked.")
+    bounds: Any = parameter(None, BOUNDS)
+
+    def _question(self, task: Task) -> sulq.Marginals:
+        for name in task.columns:
+            if not usable(declared(task.db.schema, name)):
+                raise sulq.QueryNotAllowed(
+                    f"columns: {name!r} is neither Boolean, nor a column with listed values, nor a "
+                    "number with declared low and high."
+                )
+        if len(task.columns) < 2:
+            raise sulq.QueryNotAllowed(f"columns={list(task.columns)!r}: want two or more.")
+        return sulq.Marginals(task.columns, 2, budget=task.budget)
+
+    def _price(self, task: Task) -> sulq.Price:
+        if self.marginals is not None:
+            return sulq.Price(0)
+        return task.db.price(self._question(task))
+
+    def _fit(self, task: Task) -> None:
+        if self.marginals is not None:
+            tables: Measured = self._given(task)
+        else:
+            asked = self._question(task)
+            task.check(task.db.price(asked))
+            tables = task.db.marginals(task.columns, 2, budget=task.budget)
+        self._use(task)
+        self._learn(task.db, tables)
+        self._leave_out(NOBODY)
+
+    def _given(self, task: Task) -> Measured:
+        """The tables of the constructor, if they are of these columns."""
+        held = self.marginals
+        pairs = isinstance(held, Mapping) and all(
+            isinstance(k, tuple) and len(k) == 2 and hasattr(t, "numbers") for k, t in held.items()
+        )
+        if not pairs or {c for k in held for c in k} != set(task.columns):
+            raise sulq.Refused(
+                "marginals: want what db.marginals(columns, 2) gave, of the same columns: "
+                f"{', '.join(task.columns)}."
+            )
+        return dict(held)
+
+    def _learn(self, db: sulq.Queryable, tables: Measured) -> None:
+        """Everything after the question: no more data is touched."""
+        cuts = [cut_of(db, name, tables) for name in self.columns_]
+        self.cuts_ = tuple((c.column, c.values, c.edges, c.other) for c in cuts)
+        kept = [db.schema[name] for name in self.columns_]
+        self.schema_ = json.dumps({c.name: c.to_json() for c in kept}, ensure_ascii=False)
+        size = {c.column: c.size for c in cuts}
+        heard = {}
+        for (a, b), table in tables.items():
+            counts = np.array(table["count"]).reshape(size[a], size[b])
+            reach = float(np.max(np.array(table["count_high"]) - np.array(table["count"])))
+            i, j = self.columns_.index(a), self.columns_.index(b)
+            heard[min(i, j), max(i, j)] = counts if i < j else counts.T, reach / REACH
+        self.pairs_ = tuple((self.columns_[i], self.columns_[j]) for i, j in sorted(heard))
+        self.tables_ = tuple(heard[pair][0] for pair in sorted(heard))
+        self.stds_ = np.array([heard[pair][1] for pair in sorted(heard)])
+        self.rows_ = max(float(np.median([t.sum() for t in self.tables_])), 1.0)
+        self.__dict__.pop("_tables", None)  # of a fit before
+        self.tree_ = tuple(
+            (self.columns_[a], self.columns_[b])
+            for a, b in spanning_tree(dependence(self._tables))
+            if a != b
+        )
+
+    # --- drawing ------------------------------------------------------------------------
+
+    @cached_property
+    def _tables(self) -> Tables:
+        """The noisy tables as the drawing takes them."""
+        places = {name: i for i, name in enumerate(self.columns_)}
+        keys = [(places[a], places[b]) for a, b in self.pairs_]
+        counts = dict(zip(keys, self.tables_, strict=True))
+        stds = dict(zip(keys, map(float, self.stds_), strict=True))
+        return Tables.of([Cut(*c).size for c in self.cuts_], counts, stds, self.rows_)
+
+    def sample(self, rows: int | None = None, random_state: int | None = None) -> SyntheticRows:
+        """So many synthetic rows; by default as many as the table has. Nothing is spent.
+
+        The same random_state, by default the constructor's, draws the same rows.
+        """
+        self._check_fitted()
+        count = round(self.rows_) if rows is None else rows
+        checked_whole("rows", count, 1, MAX_ROWS)
+        rng = np.random.default_rng(self.random_state if random_state is None else random_state)
+        tables = self._tables
+        edges = spanning_tree(dependence(tables))
+        times = math.ceil(count / MAX_SETTLED)
+        codes = settled(tables, drawn(tables, edges, math.ceil(count / times), rng), rng)
+        codes = rng.permutation(np.tile(codes, (times, 1))[:count])
+        named = zip(self.pairs_, tables.pairs, off(tables, codes), strict=True)
+        errors = [MarginalError(pair, tables.noise(i, j), apart) for pair, (i, j), apart in named]
+        cuts = [Cut(*c) for c in self.cuts_]
+        return SyntheticRows.of(codes, cuts, json.loads(self.schema_), tuple(errors), rng)
+
+    def plot(self, path: str | Path | None = None) -> sulq.Picture:
+        """How strongly each pair of columns depends on each other. Nothing is asked."""
+        self._check_fitted()
+        return saved(self._words(), pair_strengths(self), path)
+
+    @property
+    def dependence_(self) -> Any:
+        """How far each pair is from independent, in total variation, less what noise gives."""
+        self._check_fitted()
+        return np.maximum(dependence(self._tables), 0.0)
+
+    def _words(self) -> str:
+        tables = self._tables
+        found = zip(self.pairs_, tables.pairs, strict=True)
+        worst = sorted(((tables.noise(i, j), pair) for pair, (i, j) in found), reverse=True)
+        lines = [
+            f"Tables of {len(self.pairs_)} pairs of {len(self.columns_)} columns, "
+            f"{self.rows_:,.0f} rows. Rows drawn from them are synthetic: nobody's.",
+            "Drawn from: " + ", ".join(f"{a} - {b}" for a, b in self.tree_) + "; then all pairs.",
+            "Total variation of a table that noise alone gives, the largest:",
+        ]
+        lines += [f"  {a} by {b}: {noise:.2%}" for noise, (a, b) in worst[:5]]
+        return "\n".join(lines)
+
+    def to_json(self) -> dict[str, Any]:
+        """The model as plain JSON; tables that it was given are in what it learned."""
+        held, self.marginals = self.marginals, None
+        try:
+            return super().to_json()
+        finally:
+            self.marginals = held
+
+
+def cut_of(db: sulq.Queryable, name: str, tables: Measured) -> Cut:
+    """How the tables cut a column: by its values, its declared bins, or those of a histogram."""
+    column = declared(db.schema, name)
+    shown = next(list(dict.fromkeys(t[name])) for key, t in tables.items() if name in key)
+    other, by = OTHER in shown, db.histogram_axis(name, None)
+    edges = by.edges if isinstance(by, sulq.Bins) else column.bins
+    if column.listed is not None:
+        cut = Cut(name, tuple(column.listed), (), other)
+    elif edges is not None:
+        cut = Cut(name, (), tuple(edges), other)
+    else:  # whole numbers, each a value
+        whole = range(math.ceil(column.low), math.floor(column.high) + 1)
+        cut = Cut(name, tuple(whole), (), other)
+    if cut.size != len(shown):
+        raise sulq.Refused(f"marginals: {name!r} is not cut as the schema declares it.")
+    return cut

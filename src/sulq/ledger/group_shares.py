@@ -1,0 +1,223 @@
+"""What the datasets of a group have spent, and its tables as the chain alone says they must be.
+
+Someone may be in every dataset of a group. A row of one has spent what was charged to its own cell
+there, and all that was charged in every other, whatever the cells: the largest such sum is what the
+group has spent of its one T.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Sequence
+from dataclasses import astuple, dataclass, replace
+from typing import Any
+
+from sqlalchemy import Connection, Row, Table, bindparam, insert, select, update
+
+from sulq.errors import Refused
+from sulq.ledger.chain import (
+    EMPTY,
+    HEAD,
+    MEMBERS,
+    SHARES,
+    SPENT,
+    Page,
+    Spending,
+    checked_link,
+    damaged,
+    is_group,
+    walk,
+)
+from sulq.ledger.statements import run
+
+_members = select(MEMBERS).order_by(MEMBERS.c.member)
+_set_member = (
+    update(MEMBERS)
+    .where(MEMBERS.c.member == bindparam("which"))
+    .values(base=bindparam("all"), most=bindparam("top"), whole=bindparam("sum"))
+)
+_set_share = (
+    update(SHARES)
+    .where(SHARES.c.member == bindparam("which"), SHARES.c.cell == bindparam("where"))
+    .values(spent=bindparam("extra"))
+)
+_level = update(SHARES).where(SHARES.c.member == bindparam("which")).values(spent=0)
+
+
+@dataclass(frozen=True, slots=True)
+class Member:
+    """A dataset of the group, in micro-queries."""
+
+    number: int
+    id: str
+    name: str
+    ledger: str
+    cells: int
+    base: int  # by all its cells
+    most: int  # by one cell beyond that
+    whole: int  # the sum of all its charges, whatever their cells
+
+    @property
+    def top(self) -> int:
+        """What the cell that spent most has spent in this dataset."""
+        return self.base + self.most
+
+
+def elsewhere(members: Sequence[Member], number: int) -> int:
+    """What is charged in all other datasets: in full, since anyone may be in any cell there."""
+    return sum(m.whole for m in members if m.number != number)
+
+
+def largest(members: Sequence[Member]) -> int:
+    """The most that anyone in any of the datasets can have spent."""
+    whole = sum(m.whole for m in members)
+    return max((whole - m.whole + m.top for m in members), default=0)
+
+
+def spent(member: Member, spending: Spending, price: int) -> Member:
+    """The member with its spending as it is now, after this price."""
+    whole = member.whole + price
+    return replace(member, base=spending.base, most=spending.most, whole=whole)
+
+
+# ---- tables ---------------------------------------------------------------------------------
+
+
+def members_in(connection: Connection) -> list[Member]:
+    """Every member, in the order in which they joined."""
+    return [Member(*row) for row in run(connection, _members).fetchall()]
+
+
+def shares_in(
+    connection: Connection, member: int, cells: Iterable[int] | None = None
+) -> dict[int, int]:
+    """What cells of a member spent beyond the rest: all of them, or these."""
+    wanted = select(SHARES.c.cell, SHARES.c.spent).where(SHARES.c.member == member)
+    if cells is not None:
+        wanted = wanted.where(SHARES.c.cell.in_(list(cells)))
+    return {cell: extra for cell, extra in connection.execute(wanted)}
+
+
+def write_member(page: Page, member: Member, extra: dict[int, int]) -> None:
+    """Keep a member that joined."""
+    page.index(insert(MEMBERS), dict(zip(MEMBERS.c.keys(), astuple(member), strict=True)))
+    page.index(
+        insert(SHARES),
+        *(
+            {"member": member.number, "cell": c, "spent": extra.get(c, 0)}
+            for c in range(member.cells)
+        ),
+    )
+
+
+def write_spending(page: Page, member: Member, extra: dict[int, int]) -> None:
+    """Keep what a member spent."""
+    sums = {"which": member.number, "all": member.base, "top": member.most, "sum": member.whole}
+    page.index(_set_member, sums)
+    page.index(
+        _set_share,
+        *({"which": member.number, "where": cell, "extra": e} for cell, e in extra.items()),
+    )
+
+
+def write_level(page: Page, member: Member) -> None:
+    """Keep that every cell of a member carries the highest spending of any."""
+    page.index(_level, {"which": member.number})
+    write_spending(page, member, {})
+
+
+# ---- following the chain --------------------------------------------------------------------
+
+
+class GroupReplay:
+    """A group's tables as its chain alone says they must be."""
+
+    def __init__(self) -> None:
+        self.body: dict[str, Any] = {}
+        self.head = EMPTY
+        self.members: list[Member] = []
+        self._spending: list[Spending] = []
+        self._spent: set[str] = set()
+
+    def take(self, row: Row[Any]) -> None:
+        """Follow one entry."""
+        number = self.head.number + 1
+        new = checked_link(row, number, self.head.hash)
+        self.head = replace(self.head, number=number, hash=new)
+        try:
+            self._follow(number, row.kind, json.loads(row.body))
+        except (KeyError, IndexError, TypeError, ValueError) as error:
+            raise damaged(number, "cannot be read") from error
+
+    def _follow(self, number: int, kind: str, body: dict[str, Any]) -> None:
+        if (kind == "open") != (number == 0):
+            raise damaged(number, "is out of place")
+        if kind == "open":
+            if not is_group(body):
+                raise Refused(
+                    f"this is the ledger of the dataset {body['name']!r}, not of a group. Nothing "
+                    "was charged.\nWith group= name a ledger for the group, the same for all its "
+                    "datasets; what this one has spent is counted there."
+                )
+            self.body = body
+        elif kind == "join":
+            self._join(number, body)
+        elif kind == "spend":
+            self._spend(number, body)
+        elif kind == "level":
+            self._spending[body["member"]].level()
+            self._sums(body["member"], 0)
+        else:
+            return
+        self.head = replace(self.head, base=largest(self.members))
+        if number and body["remaining"] != self.body["total"] - self.head.base:
+            raise damaged(number, "does not add up")
+
+    def _join(self, number: int, body: dict[str, Any]) -> None:
+        extra = {int(cell): amount for cell, amount in body["extra"].items()}
+        most = max(extra.values(), default=0)
+        if body["member"] != len(self.members) or body["whole"] < body["base"] + most:
+            raise damaged(number, "does not add up")
+        names = ("id", "name", "ledger", "cells", "base", "whole")
+        fields = {name: body[name] for name in names}
+        self.members.append(Member(number=body["member"], most=most, **fields))
+        self._spending.append(Spending(body["base"], most, extra))
+
+    def _spend(self, number: int, body: dict[str, Any]) -> None:
+        if body["price"] < 0 or body["question"] in self._spent:
+            raise damaged(number, "does not add up")
+        self._spent.add(body["question"])
+        self._spending[body["member"]].add(body["price"], body["cells"])
+        self._sums(body["member"], body["price"])
+
+    def _sums(self, number: int, price: int) -> None:
+        self.members[number] = spent(self.members[number], self._spending[number], price)
+
+    def compare(self, connection: Connection) -> None:
+        """Raise if a table says anything else."""
+        shares = [
+            (m.number, cell, s.extra.get(cell, 0))
+            for m, s in zip(self.members, self._spending, strict=True)
+            for cell in range(m.cells)
+        ]
+        expected: dict[Table, list[tuple[Any, ...]]] = {
+            HEAD: [(1, *astuple(self.head))],
+            MEMBERS: [astuple(member) for member in self.members],
+            SHARES: shares,
+            SPENT: [(question,) for question in self._spent],
+        }
+        for table, rows in expected.items():
+            found = sorted(tuple(row) for row in connection.execute(select(table)))
+            if found != sorted(rows):
+                raise damaged(self.head.number, f"and the table {table.name!r} do not agree")
+
+
+def audit_group(connection: Connection) -> GroupReplay:
+    """Replay a group's chain from its first entry and compare the tables with it."""
+    replay = GroupReplay()
+    for row in walk(connection, 0):
+        replay.take(row)
+    if replay.head == EMPTY:
+        raise damaged(0, "is missing")
+    replay.compare(connection)
+    return replay

@@ -1,0 +1,227 @@
+"""What a ledger has recorded, read by index: charges, answers, decisions, spending.
+
+Nothing here writes. Questions come back as the JSON they are stored as, those of older ledgers too.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import AbstractContextManager
+from typing import Any
+
+from sqlalchemy import Connection, Row, bindparam, func, select, text
+
+from sulq.ledger.chain import (
+    CELLS,
+    CHARGES,
+    DECISION,
+    ENTRIES,
+    HEAD,
+    as_charge,
+    digest,
+    entries_from,
+    read_head,
+)
+from sulq.ledger.kept_keys import KIND as KEYS
+from sulq.ledger.kept_keys import kept_set
+from sulq.ledger.older_text import question_of
+from sulq.ledger.programs import KIND as PROGRAM
+from sulq.ledger.programs import KeptProgram, kept_programs
+from sulq.ledger.retry import patient
+from sulq.ledger.statements import among, run
+from sulq.ledger.types import Charge, Entry, Head
+
+ANSWERS = ENTRIES.alias("answers")
+_charge = (ENTRIES.c.number, ENTRIES.c.body, CHARGES.c.question)
+_charged = CHARGES.join(ENTRIES, ENTRIES.c.number == CHARGES.c.number)
+_answered = (
+    select(CHARGES.c.query, *_charge, ANSWERS.c.body)
+    .select_from(_charged)
+    .outerjoin(ANSWERS, ANSWERS.c.number == CHARGES.c.answer)
+    .where(CHARGES.c.epoch == select(HEAD.c.epoch).scalar_subquery())
+)
+_charges = select(*_charge).select_from(_charged)
+_answers = select(CHARGES.c.number, ANSWERS.c.body).join(
+    ANSWERS, ANSWERS.c.number == CHARGES.c.answer
+)
+_answered_now = (
+    select(*_charge, ANSWERS.c.body)
+    .select_from(_charged)
+    .join(ANSWERS, ANSWERS.c.number == CHARGES.c.answer)
+    .where(CHARGES.c.kind == "question", CHARGES.c.epoch == bindparam("epoch"))
+    .order_by(CHARGES.c.number.desc())
+)
+_decisions = select(ENTRIES).where(text(DECISION))
+_analysts = select(CHARGES.c.analyst).where(CHARGES.c.number >= bindparam("first")).distinct()
+_sampled = _charges.where(
+    CHARGES.c.number.in_(
+        select(func.max(CHARGES.c.number))
+        .where(CHARGES.c.number >= bindparam("first"), CHARGES.c.kind == "question")
+        .group_by(CHARGES.c.number // bindparam("step"))
+    )
+).order_by(CHARGES.c.number)
+
+
+class History:
+    """The reading half of a ledger."""
+
+    total: int
+    _epoch: int
+
+    def _reading(self) -> AbstractContextManager[Connection]:
+        raise NotImplementedError
+
+    # -- questions --
+
+    def find(self, query: str) -> tuple[Charge, str | None] | None:
+        """The charge already made for this question and its answer, if there is one."""
+        return self.find_all([query]).get(query)
+
+    @patient
+    def find_all(self, queries: Iterable[str]) -> dict[str, tuple[Charge, str | None]]:
+        """The same for several questions: those of them that are charged."""
+        texts = {digest(question_of(query)): query for query in queries}
+        with self._reading() as connection:
+            rows = list(among(connection, _answered, CHARGES.c.query, texts))
+        return {
+            texts[key]: (as_charge(*charge), None if answer is None else answer_in(answer))
+            for key, *charge, answer in rows
+        }
+
+    def history(self) -> list[Charge]:
+        """Every charge ever made, oldest first."""
+        return self.charges()
+
+    @patient
+    def charges(
+        self, *, after: int = -1, before: int | None = None, analyst: str | None = None,
+        limit: int | None = None, newest: bool = False, batches: bool = True,
+    ) -> list[Charge]:  # fmt: skip
+        """Charges behind one entry and before another, oldest or newest first.
+
+        `batches`: also the free lines that stand for a whole list of questions.
+        """
+        asked = _charges.where(CHARGES.c.number > after)
+        if before is not None:
+            asked = asked.where(CHARGES.c.number < before)
+        if analyst is not None:
+            asked = asked.where(CHARGES.c.analyst == analyst)
+        if not batches:
+            asked = asked.where(CHARGES.c.kind == "question")
+        order = CHARGES.c.number.desc() if newest else CHARGES.c.number
+        with self._reading() as connection:
+            rows = connection.execute(asked.order_by(order).limit(limit)).all()
+        return [as_charge(*row) for row in rows]
+
+    @patient
+    def answers_to(self, charges: Sequence[int]) -> dict[int, str]:
+        """The stored answers of these charges, of those that have one."""
+        with self._reading() as connection:
+            rows = list(among(connection, _answers, CHARGES.c.number, charges))
+        return {number: answer_in(body) for number, body in rows}
+
+    @patient
+    def answered(self, *, most: int, analyst: str | None = None) -> list[tuple[Charge, str]]:
+        """The newest answered charges of the present rows, of one analyst if one is named."""
+        asked = _answered_now if analyst is None else _answered_now.where(
+            CHARGES.c.analyst == analyst
+        )  # fmt: skip
+        with self._reading() as connection:
+            rows = connection.execute(asked.limit(most), {"epoch": self._epoch}).all()
+        return [(as_charge(*charge), answer_in(answer)) for *charge, answer in rows]
+
+    @patient
+    def analysts_since(self, first: int) -> list[str]:
+        """Who asked from this entry on."""
+        with self._reading() as connection:
+            rows = run(connection, _analysts, {"first": first}).fetchall()
+        return sorted(row[0] for row in rows)
+
+    @patient
+    def spending_since(self, first: int, points: int) -> list[tuple[str, int]]:
+        """How spending grew from this entry on: times and micro-queries, about so many of them."""
+        with self._reading() as connection:
+            step = max(1, -(-(read_head(connection).number + 1 - first) // points))
+            rows = run(connection, _sampled, {"first": first, "step": step}).fetchall()
+            carried = connection.execute(
+                _decisions.where(ENTRIES.c.kind == "carry", ENTRIES.c.number >= first)
+            ).all()
+        found = [(row[0], json.loads(row[1])) for row in rows]
+        found += [(row.number, json.loads(row.body)) for row in carried]
+        found.sort(key=lambda each: each[0])
+        return [(b["time"], self.total - b.get("group", b["remaining"])) for _, b in found]
+
+    # -- spending --
+
+    def budget(self) -> tuple[int, int, int]:
+        """Total, spent and remaining in micro-queries, for the cell that spent most."""
+        head = self.head()
+        spent = head.base + head.most
+        return self.total, spent, max(self.total - spent, 0)  # a carry may have spent more
+
+    @patient
+    def spent_by_cell(self) -> dict[int, int]:
+        """What the rows of each cell have spent, in micro-queries."""
+        with self._reading() as connection:
+            base = read_head(connection).base
+            rows = connection.execute(select(CELLS).order_by(CELLS.c.cell))
+            return {cell: base + extra for cell, extra in rows}
+
+    def base(self) -> int:
+        """What everybody has spent, in micro-queries."""
+        return self.head().base
+
+    # -- entries --
+
+    @patient
+    def head(self) -> Head:
+        """Where the chain ends and what has been spent."""
+        with self._reading() as connection:
+            return read_head(connection)
+
+    def entries(self, first: int = 0) -> Iterator[Entry]:
+        """Every entry of the chain from this one on, oldest first."""
+        last = self.head().number
+        while first <= last:
+            rows = self._from(first)
+            yield from map(_entry, rows)
+            first += max(len(rows), 1)
+
+    @patient
+    def _from(self, first: int) -> Sequence[Row[Any]]:
+        with self._reading() as connection:
+            return entries_from(connection, first)
+
+    @patient
+    def decisions(self, *, after: int = -1, before: int | None = None) -> list[Entry]:
+        """Every entry that is no question and no answer, oldest first."""
+        asked = _decisions.where(ENTRIES.c.number > after, ENTRIES.c.kind.not_in((PROGRAM, KEYS)))
+        if before is not None:
+            asked = asked.where(ENTRIES.c.number < before)
+        with self._reading() as connection:
+            rows = connection.execute(asked.order_by(ENTRIES.c.number)).all()
+        return [_entry(row) for row in rows]
+
+    @patient
+    def keys_of(self, name: str) -> tuple[Any, ...] | None:
+        """The keys of the set with this hash by which a paid question named rows."""
+        with self._reading() as connection:
+            return kept_set(connection, name)
+
+    # -- programs --
+
+    @patient
+    def programs(self, name: str = "") -> list[KeptProgram]:
+        """The modules that paid questions ran, oldest first; those whose hash begins so."""
+        with self._reading() as connection:
+            return kept_programs(connection, name)
+
+
+def _entry(row: Row[Any]) -> Entry:
+    return Entry(row.number, row.kind, json.loads(row.body), row.previous, row.hash)
+
+
+def answer_in(body: str) -> str:
+    """The answer that an entry carries."""
+    return str(json.loads(body)["answer"])

@@ -1,0 +1,213 @@
+"""Requests -> charges on one page of the chain: all or none, and never above the total.
+
+A question is charged once, under the hash of its canonical text; a request id is bound to one
+question of one analyst. Both are looked up first, so that asking again writes nothing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+from sqlalchemy import Connection, bindparam, insert, select, update
+
+from sulq.errors import BudgetExceeded, QueryNotAllowed
+from sulq.ledger.allotments import Allotments
+from sulq.ledger.chain import (
+    CELLS,
+    CHARGES,
+    ENTRIES,
+    HEAD,
+    REQUESTS,
+    Page,
+    Spending,
+    as_charge,
+    charge_row,
+    digest,
+    now,
+)
+from sulq.ledger.kept_keys import keep_sets, sets_not_kept
+from sulq.ledger.older_text import question_of
+from sulq.ledger.programs import keep_programs, not_kept
+from sulq.ledger.statements import among
+from sulq.ledger.types import Charge, Request
+
+_charged = (
+    select(CHARGES.c.query, ENTRIES.c.number, ENTRIES.c.body, CHARGES.c.question)
+    .join(ENTRIES, ENTRIES.c.number == CHARGES.c.number)
+    .where(CHARGES.c.epoch == select(HEAD.c.epoch).scalar_subquery())
+)
+_bound = select(REQUESTS.c.request, CHARGES.c.query).join(
+    CHARGES, CHARGES.c.number == REQUESTS.c.charge
+)
+_extras = select(CELLS.c.cell, CELLS.c.spent)
+_new_charge, _new_id = insert(CHARGES), insert(REQUESTS)
+_set_extra = (
+    update(CELLS).where(CELLS.c.cell == bindparam("which")).values(spent=bindparam("extra"))
+)
+
+
+def _key(request: Request) -> str:
+    return digest(request.query)
+
+
+def _id_key(request: Request) -> str:
+    return digest(request.analyst, "" if request.id is None else request.id)
+
+
+def normal(request: Request, cells: int) -> Request:
+    """The request as it is stored: its cells sorted and once each; all of them means everybody."""
+    question = question_of(request.query)
+    if question != request.query:
+        request = replace(request, query=question)
+    if request.cells is None:
+        return request
+    chosen = sorted(set(request.cells))
+    if any(type(c) is not int or not 0 <= c < cells for c in chosen):
+        raise QueryNotAllowed(
+            f"cells={request.cells!r}: the ledger has cells 0 to {cells - 1}. Nothing was charged."
+        )
+    return replace(request, cells=None if len(chosen) == cells else tuple(chosen))
+
+
+# ---- what is known already ------------------------------------------------------------------
+
+
+@dataclass(slots=True)
+class Known:
+    """Charges by question and questions by request id, as far as the ledger has them."""
+
+    charges: dict[str, Charge]
+    bound: dict[str, str]
+
+    def covers(self, requests: Sequence[Request]) -> bool:
+        """Is every question charged and every id bound?"""
+        return all(
+            _key(r) in self.charges and (r.id is None or _id_key(r) in self.bound) for r in requests
+        )
+
+    def lacks(self, requests: Sequence[Request]) -> bool:
+        """Would one of them have to be paid?"""
+        return any(r.price and _key(r) not in self.charges for r in requests)
+
+    def charges_of(self, requests: Sequence[Request]) -> list[Charge]:
+        """The charge of each request, in order."""
+        return [self.charges[_key(request)] for request in requests]
+
+    def bind(self, request: Request) -> bool:
+        """Bind the request's id to its question; False if it was bound already."""
+        id_key, key = _id_key(request), _key(request)
+        if self.bound.get(id_key, key) != key:
+            raise QueryNotAllowed(
+                f"request id {request.id!r} was used for another question. Nothing was charged.\n"
+                "Use a new id for a new question."
+            )
+        fresh = id_key not in self.bound
+        self.bound[id_key] = key
+        return fresh
+
+
+def look_up(connection: Connection, requests: Sequence[Request]) -> Known:
+    """What the ledger has of these requests; refuse an id used for anything else."""
+    rows = among(connection, _charged, CHARGES.c.query, dict.fromkeys(map(_key, requests)))
+    ids = dict.fromkeys(_id_key(r) for r in requests if r.id is not None)
+    bound = among(connection, _bound, REQUESTS.c.request, ids)
+    charges = {query: as_charge(*charge) for query, *charge in rows}
+    known = Known(charges, {id: query for id, query in bound})
+    for request in requests:
+        if request.id is None or _id_key(request) not in known.bound:
+            continue
+        known.bind(request)
+        if _key(request) not in known.charges:
+            raise QueryNotAllowed(
+                f"request id {request.id!r} was used before the rows were refreshed. "
+                "Nothing was charged.\nAsk with a new id to pay for an answer about the new rows."
+            )
+    return known
+
+
+# ---- what is new ----------------------------------------------------------------------------
+
+
+def pay(
+    page: Page, requests: Sequence[Request], known: Known, *, total: int, name: str,
+    count: Callable[[Sequence[Request]], Sequence[int | None]],
+) -> None:  # fmt: skip
+    """Charge each question not charged yet and bind each new id; or refuse all of them.
+
+    `count` counts the new ones elsewhere first, or refuses them; it gives what is left there.
+    """
+    fresh_ids = [r for r in requests if r.id is not None and known.bind(r)]
+    new: dict[str, Request] = {}
+    for request in requests:
+        if _key(request) not in known.charges:
+            new.setdefault(_key(request), request)
+    spending = _afford(page, new.values(), total, name)
+    allotments = Allotments(page.connection, new.values())
+    allotments.check(new.values(), name)
+    modules = not_kept(page, [code for request in new.values() for code in request.programs])
+    sets = sets_not_kept(page, [kept for request in new.values() for kept in request.key_sets])
+    counted = count(list(new.values()))
+    keep_programs(page, modules)
+    keep_sets(page, sets)
+    for (key, request), there in zip(new.items(), counted, strict=True):
+        remaining = total - spending.add(request.price, request.cells)
+        left, own = (remaining, there), allotments.spend(request)
+        known.charges[key] = _append_charge(page, request, left, own)
+    for request in fresh_ids:
+        _append_id(page, request, known.charges[_key(request)])
+    page.index(_set_extra, *({"which": c, "extra": e} for c, e in spending.extra.items()))
+    allotments.write(page)
+    page.head = replace(page.head, base=spending.base, most=spending.most)
+
+
+def _afford(page: Page, new: Iterable[Request], total: int, name: str) -> Spending:
+    """The spending before these requests; refuse them if any cell would exceed the total."""
+    everybody, added = 0, dict[int, int]()
+    for request in new:
+        if request.cells is None:
+            everybody += request.price
+        for cell in request.cells or ():
+            added[cell] = added.get(cell, 0) + request.price
+    extras = among(page.connection, _extras, CELLS.c.cell, added)
+    before = {cell: extra for cell, extra in extras}
+    loads = [(everybody + added[cell], before[cell]) for cell in added]
+    if everybody:
+        loads.append((everybody, page.head.most))
+    price, extra = max(loads, key=sum, default=(0, 0))
+    remaining = total - page.head.base - extra
+    if price > remaining:
+        raise BudgetExceeded(price, max(remaining, 0), name)
+    return Spending(page.head.base, page.head.most, before)
+
+
+def _append_charge(
+    page: Page, request: Request, left: tuple[int, int | None], own: int | None
+) -> Charge:
+    remaining, in_group = left
+    fields: dict[str, Any] = {
+        "query": request.query,
+        "price": request.price,
+        "remaining": remaining,
+        "request": request.id,
+        "time": now(),
+        "analyst": request.analyst,
+    }
+    if own is not None:
+        fields["own"] = own
+    kept = fields | {"cells": request.cells}
+    if in_group is not None:
+        kept["group"] = fields["remaining"] = in_group
+        kept["remaining"] = remaining
+    number = page.append("charge", kept)
+    page.index(_new_charge, charge_row(number, fields, page.head.epoch))
+    return Charge(number=number, **fields)
+
+
+def _append_id(page: Page, request: Request, charge: Charge) -> None:
+    """Bind a request id to its charge, with an entry of its own unless the charge has it."""
+    if (charge.request, charge.analyst) != (request.id, request.analyst):
+        body = {"charge": charge.number, "request": request.id, "analyst": request.analyst}
+        page.append("retry", body | {"time": now()})
+    page.index(_new_id, {"request": _id_key(request), "charge": charge.number})

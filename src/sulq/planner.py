@@ -1,0 +1,318 @@
+"""Query, a list of them or a SELECT -> one checked and priced question. Nothing is spent."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import replace
+from functools import lru_cache
+from typing import TYPE_CHECKING, Any
+
+from sulq.errors import QueryNotAllowed
+from sulq.expressions.parse import SHORT, shorten
+from sulq.ledger.older_charges import Upgraded
+from sulq.privacy.pricing import Tariff, tariff_of
+from sulq.questions.check import CheckedQuery, check
+from sulq.questions.facts import Fact, divided, is_public, public_values
+from sulq.questions.joint_price import priced_together
+from sulq.questions.partitions import histogram_axis
+from sulq.questions.programs_used import check_programs
+from sulq.questions.question import Bundle, Plan, Question, SharedPlan, listed
+from sulq.sql import Groupings, compile_statement
+from sulq.strategies.many_tables import Crosstabs, crosstabs, each_table
+from sulq.strategies.sharing import Shared, share
+from sulq.strategies.subtotals import Subtotals, is_nested, subtotals
+from sulq.values.marginals import Marginals
+from sulq.values.query import Query
+
+if TYPE_CHECKING:
+    from sulq.ledger import Ledger
+    from sulq.privacy.promise import Promise
+    from sulq.questions.projection import Projection
+    from sulq.sql import Statement
+    from sulq.values.answer import Answer, Table
+    from sulq.values.schema import Schema
+
+MAX_NUMBERS = 300_000  # in the answer to one question
+MAX_IN_A_LIST = 1_000_000  # in the answers to a list of them
+
+
+class Planner:
+    """Checks and prices questions about one table, by its schema and promise alone."""
+
+    def __init__(
+        self, schema: Schema, promise: Promise, pricing: str, name: str, ledger: Ledger | None,
+        view: Projection | None = None, program_fuel: int | None = None,
+    ) -> None:  # fmt: skip
+        self._stored = schema  # what the rows have
+        self.schema = schema if view is None else view.schema  # what a question may use
+        self._view = view  # how the one is written in terms of the other
+        self._promise = promise
+        self._pricing = pricing
+        self._name = name
+        self._ledger = ledger  # None: the charges are kept elsewhere
+        self._program_fuel = program_fuel  # of a row; None: programs are off
+        self._older = None if ledger is None else Upgraded(ledger, self.with_tariff)
+
+    def seen_as(self, view: Callable[[], Projection]) -> Planner:
+        """The same table with a view's columns in place of its own."""
+        if self._view is not None:
+            raise QueryNotAllowed("project: this is a projection already; project the table.")
+        return Planner(
+            self._stored, self._promise, self._pricing, self._name, self._ledger, view(),
+            self._program_fuel,
+        )  # fmt: skip
+
+    def question(
+        self,
+        query: Query | Sequence[Query] | Marginals | str,
+        *,
+        share: bool = True,
+        together: bool = False,
+    ) -> Question:
+        """Check and price a query, a list of them or a SELECT. Nothing is spent, no row read."""
+        if not isinstance(query, Query | Marginals | str) and isinstance(query, Iterable):
+            query = list(query)
+        made = self._question(query, share, together, older=False)
+        _check_numbers(made.numbers)
+        if self._older is None or isinstance(query, Marginals):
+            return made
+        return self._older.question(
+            made, lambda: self._question(query, share, together, older=True)
+        )
+
+    def _question(
+        self,
+        query: Query | Sequence[Query] | Marginals | str,
+        share: bool,
+        together: bool,
+        older: bool,
+    ) -> Question:
+        if isinstance(query, Query):
+            return self._together([query], lambda answers: answers[0], older)
+        if isinstance(query, Marginals):
+            return self._marginals(query, share)
+        if isinstance(query, str):
+            statement = self.statement(query, older)
+            if isinstance(statement, Groupings):
+                return self._groupings(statement, share, older)
+            made = self._together(list(statement.queries), statement.table, older)
+            return replace(made, across=bool(statement.formulas.quantiles))
+        if not isinstance(query, Iterable):
+            raise QueryNotAllowed(f"{shorten(repr(query))}: want a sulq.Query or a list of them.")
+        queries = list(query)
+        if together and queries:
+            return self._together(queries, lambda answers: answers, older)
+        plans, numbers = [], 0
+        for each in queries:
+            plans.append(self.plan([each], older))
+            numbers += plans[-1].numbers
+            _check_numbers(numbers)  # before the next one takes room
+        asked = [i for i, p in enumerate(plans) if p.bundle is not None]
+        shared = self._shared([queries[i] for i in asked]) if share and not older else None
+        return listed(plans, shared)
+
+    def _together(
+        self, queries: list[Query], lay_out: Callable[[list[Answer]], Any], older: bool = False
+    ) -> Question:
+        """Queries as one question of the ledger, what is public of them aside."""
+        plan = self.plan(queries, older)
+
+        def laid_out(found: list[list[Answer]], known: list[Answer]) -> Any:
+            return lay_out(plan.answers(found[0] if found else [], known))
+
+        return Question((plan.bundle,) if plan.bundle else (), laid_out, plan.facts)
+
+    def plan(self, queries: list[Query], older: bool = False) -> Plan:
+        """What of these queries is paid for, together, and what is public."""
+        if older:
+            return Plan(((),) * len(queries), self.priced(queries, older), ())
+        known_of, facts = [], []
+        private: list[tuple[Query, CheckedQuery]] = []
+        numbers = 0
+        for query in queries:
+            checked = self.check(query)
+            numbers += checked.numbers
+            _check_numbers(numbers)
+            if is_public(checked, self._stored):
+                known_of.append((True,) * len(checked.releases))
+                facts.append(Fact(self.written(query), checked))
+                continue
+            public = public_values(query, checked, self._stored)
+            known_of.append(public)
+            if any(public):
+                query, known = divided(query, public)
+                facts.append(Fact(self.written(known), self.check(known)))
+                checked = self.check(query)
+            private.append((self.written(query), checked))
+        return Plan(tuple(known_of), self._bundle(private) if private else None, tuple(facts))
+
+    def _shared(self, queries: list[Query]) -> SharedPlan | None:
+        """A plan for the whole batch that costs less than asking each by itself."""
+        if len(queries) < 2 or not self._may_share:
+            return None
+        checked = {q: self.check(q) for q in queries}
+        alone = {c.text: self.tariff(c).price.micro for c in checked.values()}
+        pairs = [(q, checked[q]) for q in queries]
+        tried = [self._shared_by(asked, self.plan(list(asked.queries)))
+                 for asked in self._as_tables(pairs)]  # fmt: skip
+        if not tried:
+            each = [found for _, found in pairs]
+            counts = share(each, self._stored, self.check, self._micro, self._promise.guarantee)
+            if counts is None:
+                return None
+            tried = [self._shared_by(counts, Plan(((),), self.priced([counts.query]), ()))]
+        best = min(tried, key=lambda found: _micro(found.plan))
+        return best if _micro(best.plan) < sum(alone.values()) else None
+
+    def _shared_by(self, asked: Crosstabs | Subtotals | Shared, plan: Plan) -> SharedPlan:
+        assert plan.bundle is not None
+        return SharedPlan(asked.answers, plan, asked.half_widths(plan.bundle))
+
+    def _micro(self, query: Query) -> int:
+        """What one query costs by itself, in micro-queries."""
+        return self.tariff(self.check(query)).price.micro
+
+    def _as_tables(
+        self, asked: Sequence[tuple[Query, CheckedQuery]]
+    ) -> list[Crosstabs | Subtotals]:
+        """The ways to ask tables of counts together: by their columns, or by common cells."""
+        by_columns = crosstabs(asked, self._promise.guarantee, weight=each_table)
+        by_cells: list[Subtotals] = []
+        if by_columns is None or is_nested([c for _, c in asked]):
+            by_cells = subtotals(
+                [(q, c, self.tariff(c)) for q, c in asked], self._stored, self.check,
+                lambda c: is_public(c, self._stored), self._promise.guarantee,
+            )  # fmt: skip
+        return [*([] if by_columns is None else [by_columns]), *by_cells]
+
+    @property
+    def _may_share(self) -> bool:
+        """Strategies are for noise that is priced by squared size."""
+        return self._promise.noise == "gaussian" and self._pricing == "geometry"
+
+    def _marginals(self, asked: Marginals, share: bool) -> Question:
+        """Tables as one question: from their residuals, or each by itself where that cannot be."""
+        by = {c: histogram_axis(c, None, self.schema) for c in asked.columns}
+        queries = [
+            Query(by=tuple(by[c] for c in table), where=asked.where, rows=asked.rows)
+            for table in asked.tables
+        ]
+
+        def tables(answers: list[Answer]) -> dict[tuple[str, ...], Table]:
+            named = zip(asked.tables, answers, strict=True)
+            return {table: answer.table(table, ("count",)) for table, answer in named}
+
+        checked = [self.check(q) for q in queries]
+        if not share or all(is_public(c, self._stored) for c in checked):
+            return self._together(queries, tables)
+        found = None
+        if self._may_share:
+            found = crosstabs(
+                list(zip(queries, checked, strict=True)), self._promise.guarantee,
+                weight=lambda i, cells: asked.weight(asked.tables[i]), budget=asked.budget,
+                consistent=asked.consistent,
+            )  # fmt: skip
+        if found is not None:
+            return self._from_parts(found, tables)
+        if asked.budget is not None or asked.consistent:
+            raise QueryNotAllowed(
+                "marginals: budget= and consistent= need gaussian noise, pricing by geometry, and "
+                "columns with two values or more."
+            )
+        return self._together(queries, tables)
+
+    def _from_parts(
+        self, asked: Crosstabs | Subtotals, lay_out: Callable[[list[Answer]], Any]
+    ) -> Question:
+        """Tables as one question for what they are put together from."""
+        made = self._together(list(asked.queries), lambda found: lay_out(asked.answers(found)))
+        return replace(made, half_widths=asked.half_widths(made.bundles[0]))
+
+    def _groupings(self, statement: Groupings, share: bool, older: bool) -> Question:
+        """Several groupings as one question: plain counts from their residuals."""
+        queries = list(statement.queries)
+        apart = self._together(queries, statement.table, older)
+        if older or not share or not self._may_share:
+            return apart
+        asked = [(q, self.check(q)) for q in queries]
+        made = [self._from_parts(found, statement.table) for found in self._as_tables(asked)]
+        best = min(made, key=lambda question: question.price.micro, default=apart)
+        return best if best.price.micro < apart.price.micro else apart
+
+    def statement(self, text: str, older: bool = False) -> Statement | Groupings:
+        """A SELECT, compiled to queries and the layout of their answers."""
+        return compile_statement(text, self.schema, self._name, self._promise.noise, older)
+
+    def priced(self, queries: list[Query], older: bool = False) -> Bundle:
+        """Queries as one question of the ledger."""
+        written = [self.written(q) for q in queries]
+        return self._bundle([(q, self.checked(q, older)) for q in written])
+
+    def _bundle(self, asked: list[tuple[Query, CheckedQuery]]) -> Bundle:
+        """Queries of the stored columns, checked, as one question."""
+        numbers = sum(c.numbers for _, c in asked)
+        if numbers > MAX_NUMBERS:
+            raise QueryNotAllowed(
+                f"the answer would need {numbers:,} noisy numbers, at most {MAX_NUMBERS:,}. Ask "
+                "for fewer groups or fewer medians."
+            )
+        parts = tuple((c, self.tariff(c)) for _, c in asked)
+        if self._may_share:
+            parts = priced_together(parts, self._promise.guarantee)
+        return Bundle(parts, tuple(q for q, _ in asked))
+
+    def written(self, query: Query) -> Query:
+        """The query in terms of the stored columns."""
+        return query if self._view is None else self._view.written_out(query)
+
+    def check(self, query: Query) -> CheckedQuery:
+        """A query of this view, checked."""
+        return self.checked(self.written(query))
+
+    def checked(self, query: Query, older: bool = False) -> CheckedQuery:
+        """A query of the stored columns, checked."""
+        try:
+            hash(query)
+        except TypeError:
+            raise QueryNotAllowed(
+                f"{shorten(repr(query))}: names and numbers are wanted where a list or set stands."
+            ) from None
+        terms = (query, self._stored, self._promise.noise, self._promise.guarantee, older)
+        # Looking is free, so only small questions are kept, whatever an analyst looks at.
+        found = _small(*terms) if is_small(query) else check(*terms)
+        check_programs(found, self._program_fuel)
+        return found
+
+    def tariff(self, checked: CheckedQuery) -> Tariff:
+        """Its price, and the noise that buys."""
+        return tariff_of(checked, self._promise, self._pricing)
+
+    def with_tariff(self, query: Query, older: bool) -> tuple[CheckedQuery, Tariff]:
+        """A query of the stored columns, checked, with its price and noise."""
+        found = self.checked(query, older)
+        return found, self.tariff(found)
+
+
+def _micro(plan: Plan) -> int:
+    """What a plan costs, in micro-queries."""
+    return 0 if plan.bundle is None else plan.bundle.price.micro
+
+
+def _check_numbers(numbers: int) -> None:
+    """Refuse what would not fit into memory: a scan that fails for that stops the database."""
+    if numbers > MAX_IN_A_LIST:
+        raise QueryNotAllowed(
+            f"the answers would have {numbers:,} numbers, at most {MAX_IN_A_LIST:,} in one list. "
+            "Ask for fewer at a time."
+        )
+
+
+def is_small(query: Any) -> bool:
+    """Is it a short list of sums without cells? These come by the hundred, and alike."""
+    plain = isinstance(query, Query) and query.by is None and query.rows is None
+    if not plain or not isinstance(query.values, tuple):
+        return False
+    return len(query.where or "") + sum(len(v) for v in query.values) <= SHORT
+
+
+_small = lru_cache(maxsize=2048)(check)

@@ -1,0 +1,17 @@
+"""The promise in numbers: what is promised, how far a row can move an answer, price and noise.
+
+No rows and no disk. Everything that privacy rests on is an int or a Fraction.
+
+    calibration.py  how much binomial or stitched noise a promise needs
+    chance.py       probabilities as people say them
+    choice.py       one of many cells, chosen exactly so that near ones are likelier
+    fitting.py      how many queries suit so many rows
+    geometry.py     how far one row can move an answer, and the numbers that leave
+    noise.py        the laws of noise, drawn exactly; the only file with randomness
+    noise_ahead.py  noise drawn before it is needed, so that a late draw delays no response
+    pricing.py      a checked query -> its price, and the noise of each number
+    promise.py      epsilon, delta and T -> the noise of one answer, in words too
+    residuals.py    how far one row can move what tables say beyond their margins
+    several_facts.py  how far several beliefs about one row can grow at once
+    strategy_matrix.py  matrices that answer every range or prefix of a line of cells best
+"""

@@ -1,0 +1,67 @@
+"""What can be asked: a database here, one on a server, or a view of either.
+
+Learning and mining across databases take anything of this shape, and use nothing else of it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any, Protocol, overload
+
+if TYPE_CHECKING:
+    from sulq.privacy.promise import Promise
+    from sulq.questions.facts import KeyCounts
+    from sulq.values.answer import Answer, Table
+    from sulq.values.marginals import Marginals
+    from sulq.values.price import Budget, Price
+    from sulq.values.query import Bins, Query, Rows
+    from sulq.values.schema import Schema
+
+
+class Queryable(Protocol):
+    """A private table that answers questions, each paid for before a row is read."""
+
+    name: str
+    schema: Schema
+    promise: Promise
+    pricing: str
+
+    @property
+    def rows(self) -> int:
+        """n, which is public."""
+        ...
+
+    @property
+    def budget(self) -> Budget:
+        """T, spent and remaining, in queries."""
+        ...
+
+    @overload
+    def ask(self, query: Query, *, request_id: str | None = None) -> Answer: ...
+    @overload
+    def ask(
+        self, query: Sequence[Query], *, request_id: str | None = None, share: bool = True,
+        together: bool = False,
+    ) -> list[Answer]: ...  # fmt: skip
+
+    def histogram_axis(self, column: str, bins: int | Sequence[Any] | None) -> str | Bins:
+        """The partition that a histogram of this column uses."""
+        ...
+
+    def marginals(
+        self, columns: Sequence[str], width: int, *, where: str | None = None, budget: Any = None
+    ) -> dict[tuple[str, ...], Table]:
+        """Counts by every combination of `width` of the columns, asked together."""
+        ...
+
+    def price(self, query: Query | Sequence[Query] | Marginals | str) -> Price:
+        """What a question would cost. Nothing is spent, no row is read."""
+        ...
+
+    def sizes(self, *rows: Rows) -> list[tuple[int, ...]]:
+        """How many rows each public set has, or each of its blocks. Free."""
+        ...
+
+    def key_counts(self) -> KeyCounts:
+        """Whether every row has a key of its own. Free."""
+        ...

@@ -1,0 +1,21 @@
+"""A Query -> one checked, canonical question: its cells, what rows contribute, what is public.
+
+alike.py              the same question with other numbers, to time it with
+check.py              Query -> CheckedQuery, or a refusal
+contributions.py      what each row contributes: integers on a grid
+describe.py           a stored question -> words a person reads
+facts.py              what a question asks that is public: exact, and free
+grid.py               a row's contribution as a whole number
+joint_price.py        what several residuals of the same rows cost together
+means.py              a mean: what is asked for it, and how it is read off
+key_sets.py           rows named by their keys, joined and never written out
+measurements.py       what leaves in place of the cell sums: combinations of them
+moment_blocks.py      means, squares and products of expressions, weighted together
+partitions.py         how rows fall into cells: columns, bins, blocks, centres, leaves
+percentile_choice.py  a value that a share of the rows lies below, chosen among cells
+programs_used.py       which programs a question runs, and whether its owner lets them
+projection.py         db.project: columns that are weighted sums of a table's own
+question.py           a question checked and priced, before it is paid
+residual.py           what a table says beyond its margins, as a measurement
+shards.py             shards of the rows: a fixed hash of the key, as cells of the ledger
+"""

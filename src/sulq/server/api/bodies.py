@@ -1,0 +1,325 @@
+"""What bodies hold, for the reader of /v1/openapi.json and for the check of a body.
+
+A query's own fields are checked by sulq.Query.from_json, which says more about what is wrong.
+"""
+
+from __future__ import annotations
+
+from typing import Annotated, Any, Literal
+
+from pydantic import BaseModel, ConfigDict, Field
+
+from sulq.expressions.program import MAX_SENT
+from sulq.expressions.row_function import MAX_SOURCE
+from sulq.programs.library import FUEL, MAX_FUEL
+
+MAX_QUERIES = 10_000  # whatever `batch` of the settings says
+
+Name = Annotated[
+    str,
+    Field(
+        pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]{0,63}$",
+        description="Letters, digits, dots, dashes, underscores.",
+        examples=["people"],
+    ),
+]
+Days = Annotated[int, Field(ge=1, le=3650, description="Days until the key expires.")]
+Reason = Annotated[
+    str,
+    Field(
+        min_length=1, max_length=1000, description="Why; it is logged.",
+        examples=["the rows of June were added"],
+    ),
+]  # fmt: skip
+
+QUERY = (
+    "A query, as `sulq.Query(...).to_json()` writes it: `values` (a list of SQL expressions, or "
+    "an object with `kind`), `by` (a column, a partition or a list), `where` (a SQL predicate), "
+    "`rows` (a public set of rows), `error` (the wanted 95% half-width), `weights`."
+)
+QueryJson = Annotated[
+    dict[str, Any],
+    Field(description=QUERY, examples=[{"where": "smoker"}, {"values": ["1"], "by": "region"}]),
+]
+
+
+class Body(BaseModel):
+    """A body: nothing unknown in it, no type guessed."""
+
+    model_config = ConfigDict(extra="forbid", strict=True)
+
+
+Programs = Field(
+    None,
+    max_length=MAX_SENT,
+    description="WebAssembly modules that it names by their SHA-256, each in base64.",
+)
+
+
+class Ask(Body):
+    """One query, or a list of them as one batch."""
+
+    query: QueryJson | None = None
+    queries: list[QueryJson] | None = Field(
+        None, max_length=MAX_QUERIES, description="A batch: paid all or none."
+    )
+    share: bool = Field(True, description="Measure counts together where cheaper.")
+    together: bool = Field(False, description="The list is one question of the ledger.")
+    programs: list[str] | None = Programs
+
+
+Define = Field(
+    None,
+    max_length=MAX_SOURCE,
+    description="Row functions that the SELECT calls, as Python text. It is read, never run.",
+    examples=["def old(age):\n    return age > 65"],
+)
+
+
+class Sql(Body):
+    """One SELECT."""
+
+    sql: str = Field(
+        max_length=100_000, examples=["select region, count(*) from people group by region"]
+    )
+    define: str | None = Define
+    programs: list[str] | None = Programs
+
+
+class ToPrice(Ask):
+    """What to price: a query, a list of them, or a SELECT."""
+
+    sql: str | None = Field(None, max_length=100_000)
+    define: str | None = Define
+
+
+class Sizes(Body):
+    """Public sets of rows, or queries, of which the public part of `where` counts."""
+
+    rows: list[dict[str, Any]] = Field(
+        [],
+        max_length=100,
+        description="Each as `sulq.Rows...to_json()` writes it.",
+        examples=[[{"predicate": "region = 'north'"}]],
+    )
+    queries: list[QueryJson] = Field([], max_length=100)
+
+
+class ToDraft(Body):
+    """Where the rows are."""
+
+    source: str = Field(
+        min_length=1,
+        max_length=500,
+        description="A file in the server's folder for data.",
+        examples=["people.parquet"],
+    )
+    table: str | None = Field(None, max_length=200, description="The table, where there are some.")
+
+
+class ToGuess(ToDraft):
+    """Where the rows are, and whether a CSV's first rows may be read for its types."""
+
+    guess: bool = Field(False, description="Guess the types of a CSV from its first rows.")
+
+
+class ToCheck(ToDraft):
+    """Where the rows are, and what would be declared of them."""
+
+    schema_: dict[str, Any] | str = Field(
+        alias="schema",
+        description="The schema: an object, or the text of a TOML file.",
+        examples=[{"columns": {"age": {"type": "integer", "low": 0, "high": 100}}}],
+    )
+
+
+class NewDataset(ToCheck):
+    """A dataset: where its rows are, what is declared, what is promised."""
+
+    name: Name
+    epsilon: float = Field(
+        description="How far confidence in a fact about a row may grow.", examples=[1.0]
+    )
+    delta: float = Field(1e-6, description="Except with this probability.")
+    queries: int = Field(description="T: queries of the dataset's whole life.", examples=[1000])
+    noise: Literal["gaussian", "laplace", "binomial", "stitched"] = "gaussian"
+    guarantee: Literal["beliefs", "dp"] = "beliefs"
+    pricing: Literal["geometry", "paper"] = "geometry"
+    mode: Literal["noise", "audited"] = Field(
+        "noise", description="audited: exact counts, or a refusal; what follows belongs to it."
+    )
+    rule: Literal["classes", "duan"] = "classes"
+    dither: float = Field(2, description="Standard deviation of the dither, in rows; 0: none.")
+    known: float = Field(0.5, description="The share of rows that an attacker may know.")
+    independent_rows: bool = Field(False, description="Rows say nothing about one another.")
+    independent_columns: bool = Field(
+        False, description="Each prior holds whatever the row's other private values are."
+    )
+    priors: dict[str, Any] | None = Field(
+        None,
+        description="How likely private values are: a number or [low, high] for a Boolean, an "
+        'object of them for a category; "a, b" with "true, false" for columns jointly.',
+        examples=[{"smoker": [0.2, 0.4]}],
+    )
+    simulate: str | None = Field(
+        None, max_length=500, description="A file of public rows that rule=duan decides from."
+    )
+    programs: bool = Field(False, description="May questions run WebAssembly?")
+    program_fuel: int = Field(
+        FUEL, ge=1, le=MAX_FUEL, description="Instructions that a program may take for a row."
+    )
+    description: str = Field("", max_length=10_000)
+    group: Name | None = Field(
+        None, description="Datasets about the same people, with one T for all of them, for good.",
+        examples=["patients"],
+    )  # fmt: skip
+    refresh: Reason | None = Field(
+        None, description="Go on with the ledger of this name although the rows are others."
+    )
+    override: Reason | None = Field(
+        None, description="Begin a new ledger although these rows have one. Shown for good."
+    )
+
+
+class ToReview(Body):
+    """Questions that an auditor looks at beforehand."""
+
+    queries: list[QueryJson | str] = Field(
+        max_length=MAX_QUERIES,
+        description="In order: each a query, a SELECT of one number, or a predicate to count.",
+        examples=[["smoker", {"where": "smoker and id <> 17"}]],
+    )
+
+
+class Change(Body):
+    """What to change; what is left out stays."""
+
+    description: str | None = Field(None, max_length=10_000, examples=["A survey of 2026."])
+    state: Literal["open", "frozen"] | None = None
+    programs: bool | None = Field(None, description="May questions run WebAssembly?")
+    program_fuel: int | None = Field(
+        None, ge=1, le=MAX_FUEL, description="Instructions that a program may take for a row."
+    )
+    reason: Reason | None = Field(
+        None, description="Why it may go on, if it is thawed after a scan that failed."
+    )
+
+
+class Refresh(Body):
+    """Go on with changed rows or a changed schema."""
+
+    reason: Reason
+    schema_: dict[str, Any] | str | None = Field(None, alias="schema")
+
+
+class NewAnalyst(Body):
+    """An analyst of this tenant."""
+
+    name: Name = Field(examples=["alice"])
+
+
+class Allot(Body):
+    """How much of T an analyst may spend."""
+
+    queries: int | float | str | None = Field(
+        description="At most so many queries in all; null: no limit of their own.",
+        examples=[100, "12.5", None],
+    )
+
+
+class NewKey(Body):
+    """A key: for yourself, or for one of your analysts."""
+
+    analyst: Name | None = Field(None, examples=["alice"])
+    datasets: list[Name] | None = Field(
+        None, max_length=1000, description="Only for these; null: all that the person may see."
+    )
+    days: Days | None = None
+    label: str = Field("", max_length=200)
+
+
+# ---- replies --------------------------------------------------------------------------------
+
+
+class ErrorDetail(BaseModel):
+    """What went wrong."""
+
+    type: str = Field(description="The name of the error, as in Python.")
+    message: str = Field(description="What was asked, what is allowed, how to mend it.")
+    charged: bool | None = Field(description="Was a charge made? null: that cannot be told.")
+    price_micro: int | None = None
+    remaining_micro: int | None = None
+    retry_after_seconds: float | None = None
+
+
+class ErrorReply(BaseModel):
+    """The one shape of every error."""
+
+    error: ErrorDetail
+
+
+class AnswerJson(BaseModel):
+    """Noisy numbers. `exact` has them as fractions, cells x values; nothing is lost in it."""
+
+    value: Any = Field(examples=[64.03])
+    std: Any = Field(examples=[37.83])
+    low: Any = Field(description="The lower end of a 95% interval.", examples=[-10.12])
+    high: Any = Field(examples=[138.17])
+    exact: list[list[str]] = Field(examples=[[["65563/1024"]]])
+    names: list[str] = Field(examples=[["1"]])
+    axes: list[str] = Field(description="The columns it is by.", examples=[[]])
+    cells: list[Any] | None = None
+    price_micro: int = Field(examples=[1_000_000])
+    remaining_micro: int = Field(examples=[999_000_000])
+    note: str | None = None
+    factors: list[Any] | None = Field(
+        None, description="Of an estimate: how the errors of a cell's numbers hang together."
+    )
+
+
+class AnswerReply(BaseModel):
+    """The answer to one query, or `answers` to a list of them."""
+
+    answer: AnswerJson | None = None
+    answers: list[AnswerJson] | None = None
+
+
+class EstimateReply(AnswerReply):
+    """What stored answers say, as an answer, `answers` or a `table`; `price_micro` is 0."""
+
+    table: dict[str, Any] | None = None
+
+
+class TableReply(BaseModel):
+    """Rows of noisy numbers, each with a low and a high beside it."""
+
+    table: dict[str, Any] = Field(
+        examples=[
+            {
+                "columns": ["region", "n", "n_low", "n_high"],
+                "by": ["region"],
+                "rows": [{"region": "north", "n": 96.2, "n_low": 22.1, "n_high": 170.3}],
+                "price_micro": 1_000_000,
+                "remaining_micro": 999_000_000,
+            }
+        ]
+    )
+
+
+class PriceReply(BaseModel):
+    """A price, known before it is paid."""
+
+    price_micro: int = Field(description="Millionths of a query.", examples=[1_000_000])
+    price: str = Field(examples=["1 query, +/- 74.15"])
+    half_widths_95: list[float | None] = Field(examples=[[74.15]])
+    deadline_seconds: float | None = Field(
+        description="The reply leaves so long after admission; null: as soon as it can."
+    )
+
+
+class KeyReply(BaseModel):
+    """A new key. `key` is shown this once."""
+
+    key: str = Field(examples=["sulq_0123456789abcdef_..."])
+    id: str = Field(examples=["0123456789abcdef"])
+    expires: str = Field(examples=["2027-02-16T09:30:00+00:00"])

@@ -1,0 +1,283 @@
+"""Datasets: made, described, frozen, closed; budget and ledger."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Iterator
+from dataclasses import replace
+from functools import partial
+from itertools import islice
+from typing import Any
+
+from fastapi import Response
+from starlette.responses import StreamingResponse
+
+import sulq
+from sulq.audit.promise import is_audited
+from sulq.database import Database
+from sulq.errors import MICRO
+from sulq.open_database import AUDITED
+from sulq.report import stop_in
+from sulq.server.api import bodies as models
+from sulq.server.api import replies
+from sulq.server.api.dependencies import (
+    ADataset,
+    Anyone,
+    DatasetCaller,
+    OwnDataset,
+    WholeOwner,
+    declared,
+    reply,
+    router,
+)
+from sulq.server.services.access import Record
+from sulq.server.services.allowed_sources import as_missing
+from sulq.server.services.datasets import PROMISE, Dataset
+from sulq.server.services.histories import chain_of
+from sulq.server.services.program_switch import set_programs
+
+# Decisions that every principal sees.
+SHOWN = ("open", "join", "refresh", "carry", "freeze", "resume", "override", "restore")
+routes = router("datasets")
+
+
+class NdJson(StreamingResponse):
+    """Lines, each a JSON document."""
+
+    media_type = "application/x-ndjson"
+
+
+@routes.get("/datasets", response_model=replies.DatasetsReply, summary="The datasets of this key")
+async def list_datasets(caller: Anyone) -> Response:
+    """Names, states and descriptions."""
+    found = await caller.look(caller.services.access.datasets, caller.principal)
+    return reply({"datasets": [_line(record) for record in found]})
+
+
+def _line(record: Record) -> dict[str, Any]:
+    return {
+        "name": record.name, "state": record.state, "description": record.description,
+        "created": record.created,
+    }  # fmt: skip
+
+
+@routes.post(
+    "/datasets", response_model=replies.DatasetReply, summary="Make a dataset", status_code=201
+)
+async def create(caller: WholeOwner, body: models.NewDataset) -> Response:
+    """Rows that were asked about before go on with the ledger they have."""
+    services, owner = caller.services, caller.principal.person
+    arguments = {name: getattr(body, name) for name in PROMISE}
+    if body.mode != "noise":
+        arguments["mode"] = body.mode
+    arguments |= {n: getattr(body, n) for n in AUDITED if n in body.model_fields_set}
+    if body.simulate is not None:
+        arguments["simulate"] = services.sources.allowed(body.simulate, owner)
+    source = services.sources.allowed(body.source, owner)
+    arguments |= {"source": source, "schema": declared(body.schema_)}
+    if body.table is not None:
+        arguments["table"] = body.table
+    if body.group is not None:
+        arguments["group"] = body.group
+    if body.programs:
+        arguments |= {"programs": True, "program_fuel": body.program_fuel}
+    make = partial(
+        services.datasets.create, owner, body.name, arguments, description=body.description,
+        refresh=body.refresh, override=body.override,
+    )  # fmt: skip
+    with as_missing(body.source):
+        record = await caller.run(make)
+    return reply(await _described(DatasetCaller(services, caller.principal, record)), 201)
+
+
+@routes.get(
+    "/datasets/{name}",
+    response_model=replies.DatasetReply,
+    summary="A dataset: schema, promise, budget",
+)
+async def describe(here: ADataset) -> Response:
+    """All that is public about it, and what you may spend."""
+    return reply(await _described(here))
+
+
+async def _described(here: DatasetCaller) -> dict[str, Any]:
+    dataset, db = await here.dataset(), await here.own_view()
+    return await here.look_at_ledger(_description, here, dataset, db)
+
+
+def _description(here: DatasetCaller, dataset: Dataset, db: Database) -> dict[str, Any]:
+    promise, settings = db.promise, here.services.settings
+    stop = stop_in(db.frozen)
+    return _line(here.record) | {
+        "state": here.record.state if stop is None else "frozen",
+        "frozen": stop if stop is None or here.principal.is_owner else {"time": stop["time"]},
+        "rows": db.rows,
+        "schema": db.schema.to_json(),
+        "promise": promise.to_json() | {"words": str(promise), "std": promise.std},
+        "pricing": db.pricing,
+        "program_fuel": here.record.program_fuel,
+        "budget": _budget(db),
+        "decisions": [
+            {"number": e.number, "kind": e.kind, "time": e.body.get("time"), "reason": _reason(e)}
+            for e in db.decisions()
+            if e.kind in SHOWN
+        ],
+        "padding": settings.padding,
+        "late": "retry" if is_audited(promise) else settings.late,
+        "deadline_seconds_of_a_count": dataset.periods.of_a_count(),
+        "periods_longer": dataset.periods.longer,
+        "sulq": sulq.__version__,
+    }
+
+
+def _reason(entry: Any) -> str | None:
+    said = entry.body.get("body", entry.body)
+    return said.get("reason") if isinstance(said, dict) else None
+
+
+def _budget(db: Any) -> dict[str, Any]:
+    found = db.budget
+    names = ["total", "spent", "remaining"] + (["elsewhere"] if found.group else [])
+    budget: dict[str, Any] = {f"{name}_micro": int(getattr(found, name) * MICRO) for name in names}
+    return budget | ({"group": found.group} if found.group else {})
+
+
+@routes.get(
+    "/datasets/{name}/budget", response_model=replies.BudgetReply, summary="What is spent and left"
+)
+async def budget(here: ADataset) -> Response:
+    """In micro-queries: yours to spend, and the table's for each combination of public values."""
+    return reply(await here.look_at_ledger(_budgets, await here.own_view()))
+
+
+def _budgets(db: Database) -> dict[str, Any]:
+    names = [c.name for c in db.schema.cell_columns]
+    cells = [
+        {
+            "cell": {name: cell[name] for name in names},
+            "spent_micro": int(cell["spent"] * MICRO),
+            "remaining_micro": int(cell["remaining"] * MICRO),
+        }
+        for cell in db.budget_by_cell()
+    ]
+    return _budget(db) | {"cells": cells}
+
+
+@routes.patch(
+    "/datasets/{name}", response_model=replies.DatasetLine, summary="Describe, freeze or thaw"
+)
+async def change(here: OwnDataset, body: models.Change) -> Response:
+    """A frozen dataset answers nothing until it is thawed: state "open".
+
+    If it froze because a scan failed, thawing wants a reason: the ledger goes on with it.
+    """
+    datasets = here.services.datasets
+    if body.description is not None:
+        await here.look(datasets.describe, here.record, body.description)
+    if body.state is not None:
+        by = here.principal.person.name
+        await here.run(datasets.set_state, here.record, body.state, body.reason, by)
+    if body.programs is not None or body.program_fuel is not None:
+        switch = partial(set_programs, here.services.registry, datasets, here.record)
+        await here.run(switch, body.programs, body.program_fuel)
+    return reply(_line(await here.look(datasets.record, here.record.id)))
+
+
+@routes.delete("/datasets/{name}", response_model=replies.ClosedReply, summary="Close a dataset")
+async def close(here: OwnDataset) -> Response:
+    """It is gone for everyone. Its ledger stays: the same rows made again go on with it."""
+    await here.run(here.services.datasets.set_state, here.record, "closed")
+    return reply({"closed": here.record.name})
+
+
+@routes.post(
+    "/datasets/{name}/refresh",
+    response_model=replies.DatasetReply,
+    summary="Go on with changed rows",
+)
+async def refresh(here: OwnDataset, body: models.Refresh) -> Response:
+    """Logged; what was spent stays spent, and stored answers about the old rows are not given."""
+    schema = None if body.schema_ is None else declared(body.schema_)
+    datasets, record = here.services.datasets, here.record
+    await here.run(here.services.sources.check_still, record.arguments, here.principal.person)
+    with as_missing(record.name):
+        await here.run(datasets.refresh, record, body.reason, schema)
+    fresh = await here.look(datasets.record, record.id)
+    return reply(await _described(replace(here, record=fresh)))
+
+
+@routes.get(
+    "/datasets/{name}/ledger",
+    summary="The whole ledger, one entry a line",
+    response_class=NdJson,
+)
+async def ledger(here: OwnDataset) -> Response:
+    """Each entry with the hash of the one before: whoever has it can check it elsewhere."""
+    lines = chain_of((await here.dataset()).db)
+
+    async def stream() -> AsyncIterator[bytes]:
+        while chunk := await here.run(_some, lines):
+            yield chunk
+
+    return NdJson(stream())
+
+
+def _some(lines: Iterator[bytes], count: int = 500) -> bytes:
+    """The next lines, as many as are sent at once."""
+    return b"".join(islice(lines, count))
+
+
+@routes.get(
+    "/datasets/{name}/allotments",
+    response_model=replies.AllotmentsReply,
+    summary="What each analyst spent and may spend",
+)
+async def allotments(here: OwnDataset) -> Response:
+    """In micro-queries, with the analysts who are invited."""
+    known = await here.run((await here.dataset()).db.allotments)
+    members = await here.look(here.services.people.members, here.record.id)
+    found = {
+        name: {"spent_micro": a.spent, "allotted_micro": a.allotted, "invited": name in members}
+        for name, a in sorted(known.items())
+    }
+    nothing = {"spent_micro": 0, "allotted_micro": None, "invited": True}
+    return reply({"allotments": {name: nothing for name in members} | found})
+
+
+@routes.put(
+    "/datasets/{name}/allotments/{analyst}",
+    response_model=replies.AllottedReply,
+    summary="Allot a part of T to an analyst",
+)
+async def allot(here: OwnDataset, analyst: str, body: models.Allot) -> Response:
+    """A cap, not a reservation: T is one for everybody. Logged in the ledger."""
+    person = await here.look(here.services.people.analyst, here.record.tenant, analyst)
+    await here.run((await here.dataset()).db.allot, person.in_ledger, body.queries)
+    return reply({"analyst": analyst, "queries": body.queries})
+
+
+@routes.put(
+    "/datasets/{name}/analysts/{analyst}",
+    response_model=replies.InvitedReply,
+    summary="Invite an analyst",
+)
+async def invite(here: OwnDataset, analyst: str) -> Response:
+    """They see the dataset and may ask it."""
+    return await _set_invited(here, analyst, True)
+
+
+@routes.delete(
+    "/datasets/{name}/analysts/{analyst}",
+    response_model=replies.InvitedReply,
+    summary="Take an invitation back",
+)
+async def uninvite(here: OwnDataset, analyst: str) -> Response:
+    """The dataset is no longer there for them. What they spent stays spent."""
+    return await _set_invited(here, analyst, False)
+
+
+async def _set_invited(here: DatasetCaller, analyst: str, invited: bool) -> Response:
+    people, record = here.services.people, here.record
+    change = people.invite if invited else people.uninvite
+    person = await here.look(people.analyst, record.tenant, analyst)
+    await here.look(change, record.id, person, here.principal.person.name)
+    return reply({"dataset": record.name, "analyst": analyst, "invited": invited})

@@ -1,0 +1,192 @@
+"""What an owner looks at before and after: sources, drafts, the timeline, the report."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+from fastapi import Query as Parameter
+from fastapi import Request, Response
+from starlette.requests import ClientDisconnect
+
+from sulq.data_check import check_data
+from sulq.errors import LimitReached
+from sulq.report import markdown
+from sulq.report import report as full_report
+from sulq.server.api import bodies as models
+from sulq.server.api import replies
+from sulq.server.api.dependencies import (
+    Caller,
+    OwnDataset,
+    WholeOwner,
+    declared,
+    errors,
+    reply,
+    router,
+)
+from sulq.server.services import locations
+from sulq.server.services.allowed_sources import as_missing
+from sulq.server.services.events import events_of
+from sulq.server.services.histories import timeline_of
+from sulq.sources.guess import guessed_types
+from sulq.sources.source import kind_of, open_source
+
+routes = router("owning")
+WRITTEN_BYTES = 2**20  # of a file that arrives, at once
+FILE: dict[str, Any] = {
+    "requestBody": {
+        "required": True,
+        "content": {"application/octet-stream": {"schema": {"type": "string", "format": "binary"}}},
+    }
+}
+
+
+@routes.get("/sources", response_model=replies.SourcesReply, summary="What datasets may be made of")
+async def sources(caller: WholeOwner) -> Response:
+    """Files of yours in the folders for data, and servers that may be read."""
+    found = await caller.run(caller.services.sources.listed, caller.principal.person)
+    return reply(found | {"upload_bytes": caller.services.uploads.most_bytes})
+
+
+@routes.put(
+    "/files/{file}", response_model=replies.FileReply, summary="Send a file of rows",
+    status_code=201, responses=errors(409, 413), openapi_extra=FILE,
+)  # fmt: skip
+async def upload(caller: WholeOwner, file: str, request: Request) -> Response:
+    """CSV or Parquet, as it is: it goes into your folder for data, under a name not used yet."""
+    with caller.services.uploading.one_more(caller.principal.person.id):
+        return reply(await _arrived(caller, file, request), 201)
+
+
+async def _arrived(caller: Caller, name: str, request: Request) -> dict[str, Any]:
+    """A file that was written bit by bit, and is there once it is whole."""
+    begun = await caller.run(caller.services.uploads.begin, caller.principal.person, name)
+    try:
+        waiting: list[bytes] = []
+        async for chunk in request.stream():
+            waiting.append(chunk)
+            if sum(map(len, waiting)) >= WRITTEN_BYTES:
+                await caller.run(begun.write, b"".join(waiting))
+                waiting.clear()
+        await caller.run(begun.write, b"".join(waiting))
+        place = await caller.run(begun.finish)
+    except ClientDisconnect:
+        raise LimitReached("the file ended in the middle. Nothing was kept.") from None
+    finally:
+        await caller.run(begun.clear)
+    return {"source": caller.services.sources.named(place), "bytes": begun.size}
+
+
+@routes.delete(
+    "/files/{file}", response_model=replies.FileRemovedReply,
+    summary="Remove a file that was sent", responses=errors(409),
+)  # fmt: skip
+async def remove_file(caller: WholeOwner, file: str) -> Response:
+    """Only one that no dataset is or was made of."""
+    await caller.run(caller.services.uploads.remove, caller.principal.person, file)
+    return reply({"removed": file})
+
+
+@routes.post("/draft", response_model=replies.DraftReply, summary="A first draft of a schema")
+async def draft(caller: WholeOwner, body: models.ToGuess) -> Response:
+    """Names and stored types. Bounds and categories are yours to say: no row is read.
+
+    With `guess`, the first rows of a CSV are read for a guess at types, for you to look at.
+    """
+    source = caller.services.sources.allowed(body.source, caller.principal.person)
+    return reply({"columns": await caller.run(_drafted, source, body.table, body.guess)})
+
+
+def _drafted(name: str, table: str | None, guess: bool) -> list[dict[str, Any]]:
+    from sulq.sources.draft import stored_types
+
+    source = open_source(name, table)
+    stored = stored_types(source)
+    path = source.path if guess and source.kind == "csv" else None
+    guessed = {} if path is None else guessed_types(path)
+    return [
+        {
+            "name": name, "stored": kind, "guessed": name in guessed,
+            "type": guessed.get(name) if kind is None else kind_of(kind),
+        }
+        for name, kind in stored.items()
+    ]  # fmt: skip
+
+
+@routes.post("/check", response_model=replies.WarningsReply, summary="What a schema would lose")
+async def check_first(caller: WholeOwner, body: models.ToCheck) -> Response:
+    """Before a dataset is made: a warning for each column that cannot be read as declared.
+
+    Reads the rows, for you alone; nothing is kept.
+    """
+    owner = caller.principal.person
+    source = caller.services.sources.allowed(body.source, owner)
+    said = {"source": source, "table": body.table, "schema": declared(body.schema_)}
+    with caller.services.checking.one_more(owner.id):
+        with as_missing(body.source):  # rows that this owner could not offer, in the same words
+            await caller.run(caller.services.datasets.ledgers.of, owner, "", said)
+        found = await caller.run(check_data, source, said["schema"], body.table)
+    return reply({"warnings": found.to_json()["warnings"]})
+
+
+@routes.post(
+    "/datasets/{name}/check",
+    response_model=replies.CheckReply,
+    summary="How well the rows fit their declarations",
+)
+async def check(here: OwnDataset) -> Response:
+    """Which share of each column is unreadable, outside or missing, and how to mend it.
+
+    Exact, about the rows as they are now, and for you alone: not for analysts. Nothing is kept.
+    """
+    said = locations.found(json.loads(here.record.arguments), here.services.settings.folder)
+    with here.services.checking.one_more(here.principal.person.id):
+        await here.run(locations.check_there, here.record.name, said)
+        found = await here.run(check_data, said["source"], said["schema"], said.get("table"))
+    return reply(found.to_json())
+
+
+@routes.get(
+    "/datasets/{name}/timeline",
+    response_model=replies.TimelineReply,
+    summary="What happened, newest first",
+)
+async def timeline(
+    here: OwnDataset,
+    before: int | None = Parameter(None, ge=0, le=2**62, description="Only earlier entries."),
+    limit: int = Parameter(50, ge=1, le=500),
+    text: str = Parameter("", max_length=200, description="Only what has this text in it."),
+    analyst: str = Parameter("", max_length=200, description="Only what this person asked."),
+    kind: str = Parameter("", max_length=20, description="Only charge, refresh, override, ..."),
+) -> Response:
+    """Charges and decisions in words, and how spending grew.
+
+    From the ledger; freezes, invitations and keys, which have no number, from the registry.
+    """
+    db = (await here.dataset()).db
+    events = await here.look(events_of, here.services.registry, here.record.id)
+    return reply(await here.run(timeline_of, db, before, limit, text, analyst, kind, events))
+
+
+@routes.get(
+    "/datasets/{name}/report",
+    response_model=replies.ReportReply,
+    summary="The report for a reviewer",
+    responses={200: {"content": {"text/markdown": {"schema": {"type": "string"}}}}},
+)
+async def report(
+    here: OwnDataset,
+    answers: bool = Parameter(False, description="Include the noisy answers given."),
+    last: int | None = Parameter(None, ge=1, le=2**31, description="Only the last questions."),
+    form: str = Parameter("json", pattern="^(json|markdown)$"),
+) -> Response:
+    """From the ledger; no row is read for it. The chain of hashes is walked.
+
+    `access` has freezes, invitations and keys, from the server's registry.
+    """
+    db = (await here.dataset()).db
+    found = await here.run(lambda: full_report(db._ledger, answers=answers, last=last))
+    found["access"] = await here.look(events_of, here.services.registry, here.record.id)
+    if form == "markdown":
+        return Response(markdown(found), media_type="text/markdown; charset=utf-8")
+    return reply(found)

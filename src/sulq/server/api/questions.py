@@ -1,0 +1,225 @@
+"""Price, ask, sql, sizes and answers: what analysts do."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from functools import partial
+from typing import Any
+
+from fastapi import Query as Parameter
+from fastapi import Response
+
+from sulq.database import Database
+from sulq.errors import LimitReached, QueryNotAllowed
+from sulq.expressions.program import received
+from sulq.expressions.row_function import expand, row_functions
+from sulq.questions.question import Question
+from sulq.server.api import bodies as models
+from sulq.server.api import replies
+from sulq.server.api.dependencies import (
+    ADataset,
+    DatasetCaller,
+    RequestId,
+    checked_id,
+    reply,
+    router,
+)
+from sulq.server.services.histories import newest_of, page_of
+from sulq.server.services.responses import JSON, answer_body, dumped, price_body
+from sulq.values.query import Query, Rows
+
+MAX_VALUES = 5000  # expressions in one request
+routes = router("asking")
+
+
+@routes.post(
+    "/datasets/{name}/ask",
+    summary="Ask a query, or a list of them",
+    response_model=models.AnswerReply,
+)
+async def ask(here: ADataset, body: models.Ask, request_id: RequestId = None) -> Response:
+    """Paid before a row is read. A question asked before gets its stored answer, free."""
+    form = "query" if body.query is not None else "queries"
+    return await _answered(here, _maker(here, body), request_id, form)
+
+
+@routes.post(
+    "/datasets/{name}/price", summary="What a question would cost", response_model=models.PriceReply
+)
+async def price(here: ADataset, body: models.ToPrice) -> Response:
+    """Nothing is spent and no row is read. The price depends on the question alone."""
+    question, seconds = await here.services.answers.price(
+        here.principal, here.record, _maker(here, body)
+    )
+    return reply(price_body(question.price, seconds))
+
+
+@routes.post(
+    "/datasets/{name}/estimate",
+    summary="What stored answers say about a question",
+    response_model=models.EstimateReply,
+)
+async def estimate(here: ADataset, body: models.ToPrice) -> Response:
+    """Free: nothing is spent and no row is read. `NotKnown` where they do not tell."""
+    body = body.model_copy(update={"share": False})
+    found = await here.services.answers.estimate(here.principal, here.record, _maker(here, body))
+    return reply(answer_body(found))
+
+
+@routes.post("/datasets/{name}/sql", summary="Ask one SELECT", response_model=models.TableReply)
+async def sql(here: ADataset, body: models.Sql, request_id: RequestId = None) -> Response:
+    """Every declared group, each number with a low and a high end beside it."""
+    form = body.sql if body.define is None else json.dumps([body.sql, body.define])
+    make = _with(body.programs, partial(_select, body.sql, body.define))
+    return await _answered(here, make, request_id, form)
+
+
+@routes.post(
+    "/datasets/{name}/review",
+    summary="Which of a list of questions an auditor would answer",
+    response_model=replies.ReviewReply,
+)
+async def review(here: ADataset, body: models.ToReview) -> Response:
+    """Of an audited dataset. Nothing is charged and no ledger is touched.
+
+    Each question is judged beside those before it in the list that could be answered. Under
+    rule="duan" without a public sample the findings depend on rows: they are for the owner.
+    """
+    most = here.services.settings.batch
+    if len(body.queries) > most:
+        raise LimitReached(
+            f"queries: {len(body.queries):,} in one request, want at most {most:,}. Nothing was "
+            "charged."
+        )
+    said = [q if isinstance(q, str) else Query.from_json(q) for q in body.queries]
+    found = await here.services.answers.review(
+        here.principal, here.record, lambda db: db.review(said)
+    )
+    return reply(found.to_json())
+
+
+async def _answered(
+    here: DatasetCaller, make: Callable[[Database], Question], request_id: str | None, form: str
+) -> Response:
+    known = checked_id(request_id)
+    body = await here.services.answers.answer(here.principal, here.record, make, known, form)
+    return Response(body, media_type=JSON)
+
+
+def _with(
+    programs: list[str] | None, make: Callable[[Database], Question]
+) -> Callable[[Database], Question]:
+    """The same question, once the programs that came along are known."""
+
+    def made(db: Database) -> Question:
+        received(programs or ())
+        return make(db)
+
+    return made
+
+
+def _maker(here: DatasetCaller, body: models.Ask) -> Callable[[Database], Question]:
+    """What to ask of a database, from a body that says exactly one thing."""
+    return _with(body.programs, _asked(here, body))
+
+
+def _asked(here: DatasetCaller, body: models.Ask) -> Callable[[Database], Question]:
+    said = [body.query, body.queries, getattr(body, "sql", None)]
+    if sum(x is not None for x in said) != 1:
+        names = "query, queries or sql" if hasattr(body, "sql") else "query or queries"
+        raise QueryNotAllowed(f"the body: want exactly one of {names}. Nothing was charged.")
+    if isinstance(body, models.ToPrice) and body.sql is not None:
+        return partial(_select, body.sql, body.define)
+    if body.query is not None:
+        one = body.query
+        _check_values([one])
+        return lambda db: db.question(Query.from_json(one))
+    many, most = body.queries or [], here.services.settings.batch
+    if not 1 <= len(many) <= most:
+        raise LimitReached(
+            f"queries: {len(many):,} in one request, want 1 to {most:,}. Nothing was charged."
+        )
+    _check_values(many)
+    return lambda db: db.question(
+        [Query.from_json(q) for q in many], share=body.share, together=body.together
+    )
+
+
+def _select(text: str, define: str | None, db: Database) -> Question:
+    """A SELECT, with the functions that came with it."""
+    functions = () if define is None else row_functions(define, "define").values()
+    return db.question(expand(text, *functions))
+
+
+def _check_values(queries: list[dict[str, Any]]) -> None:
+    """Refuse more expressions than can be parsed in about a second."""
+    count = sum(_expressions(q.get("values")) for q in queries)
+    if count > MAX_VALUES:
+        raise LimitReached(
+            f"values: {count:,} in one request, want at most {MAX_VALUES:,}. Nothing was charged."
+        )
+
+
+def _expressions(values: Any) -> int:
+    """How many expressions there are in values of any kind."""
+    if isinstance(values, dict):
+        return sum(_expressions(v) for name, v in values.items() if name != "kind")
+    if isinstance(values, list):
+        return sum(map(_expressions, values))
+    return isinstance(values, str)
+
+
+@routes.post(
+    "/datasets/{name}/sizes",
+    response_model=replies.SizesReply,
+    summary="How many rows public sets have",
+)
+async def sizes(here: ADataset, body: models.Sizes) -> Response:
+    """Who is in a public set is no secret, so this is free: one list of counts for each set."""
+    sets = [_rows(said) for said in body.rows]
+    queries = [Query.from_json(said) for said in body.queries]
+
+    def count(db: Database) -> list[tuple[int, ...]]:
+        counted = db.sizes(*sets) if sets else []
+        return counted + [(db.rows_of(query),) for query in queries]
+
+    found = await here.services.answers.count(here.principal, here.record, count)
+    return reply({"sizes": [list(counts) for counts in found]})
+
+
+@routes.get(
+    "/datasets/{name}/keys", response_model=replies.KeyCountsReply, summary="Whether keys name rows"
+)
+async def key_counts(here: ADataset) -> Response:
+    """How many rows there are, how many have no key, and how many a key seen before. Free."""
+    found = await here.services.answers.count(
+        here.principal, here.record, lambda db: db.key_counts()
+    )
+    return reply({"rows": found.rows, "missing": found.missing, "repeated": found.repeated})
+
+
+def _rows(said: dict[str, Any]) -> Rows:
+    query = Query.from_json({"rows": {"kind": "rows"} | said})
+    assert query.rows is not None
+    return query.rows
+
+
+@routes.get(
+    "/datasets/{name}/answers",
+    response_model=replies.AnswersReply,
+    summary="Your own questions and their answers",
+)
+async def answers(
+    here: ADataset,
+    after: int = Parameter(0, ge=0, le=2**62, description="Continue behind this entry."),
+    limit: int = Parameter(100, ge=1, le=1000),
+    newest: bool = Parameter(False, description="The last ones, newest first, without answers."),
+) -> Response:
+    """Free to read again. An answer is stored, and so listed, at a public moment."""
+    db, who = (await here.dataset()).db, here.principal.person.in_ledger
+
+    def page() -> bytes:
+        return dumped(newest_of(db, who, limit) if newest else page_of(db, who, after, limit))
+
+    return Response(await here.look_at_ledger(page), media_type=JSON)

@@ -1,0 +1,430 @@
+"""What replies hold, for the reader of /v1/openapi.json; tests hold every reply to it.
+
+Replies are written by the routes themselves, byte by byte, so nothing here touches a number.
+"""
+
+from __future__ import annotations
+
+from typing import Annotated, Any, Literal
+
+from pydantic import BaseModel, ConfigDict, Field
+
+Time = Annotated[str, Field(description="UTC, ISO 8601.", examples=["2026-11-18T09:30:00+00:00"])]
+Micro = Annotated[int, Field(description="Millionths of a query.", examples=[1_000_000])]
+Named = Annotated[str, Field(examples=["people"])]
+Who = Annotated[str, Field(examples=["alice"])]
+State = Literal["open", "frozen", "closed"]
+
+
+class Reply(BaseModel):
+    """A reply: what stands here and nothing else."""
+
+    model_config = ConfigDict(extra="forbid")
+
+
+# ---- asking ---------------------------------------------------------------------------------
+
+
+class SizesReply(Reply):
+    """The number of rows in each public set: for each set a list, one number for each cell."""
+
+    sizes: list[list[int]] = Field(examples=[[[96]]])
+
+
+class KeyCountsReply(Reply):
+    """How well keys name rows."""
+
+    rows: int = Field(examples=[200])
+    missing: int = Field(description="Rows without a key.", examples=[0])
+    repeated: int = Field(description="Rows whose key was seen before.", examples=[0])
+
+
+class AnswerPart(Reply):
+    """The noisy numbers of one question, cells x values."""
+
+    cells: list[Any] = Field(examples=[["all"]])
+    names: list[str] = Field(examples=[["count"]])
+    values: list[list[float | None]] = Field(examples=[[[64.03]]])
+    half_widths_95: list[float | None] = Field(examples=[[74.15]])
+
+
+class AskedLine(Reply):
+    """One question of yours, as the ledger has it."""
+
+    number: int = Field(description="Its entry in the ledger.", examples=[1])
+    query: str = Field(
+        description="The question as it is kept, in its one form.", examples=['{"kind":"list"}']
+    )
+    question: str = Field(description="The same in words.", examples=["count where secret"])
+    price: Micro
+    remaining: Micro
+    own: int | None = Field(None, description="What was left of your allotment.")
+    request: str | None = Field(description="The Idempotency-Key it was asked with.")
+    time: Time
+    analyst: str | None = Field(examples=["alice"])
+    answer: list[AnswerPart] | None = Field(description="null while it may not be shown yet.")
+
+
+class AnswersReply(Reply):
+    """A page of your questions."""
+
+    answers: list[AskedLine]
+    next: int | None = Field(description="Pass it as `after` for the next page; null: no more.")
+
+
+# ---- datasets -------------------------------------------------------------------------------
+
+
+class DatasetLine(Reply):
+    """A dataset in a list."""
+
+    name: Named
+    state: State
+    description: str = Field(examples=["A survey of 2026."])
+    created: Time
+
+
+class DatasetsReply(Reply):
+    """The datasets that this key sees."""
+
+    datasets: list[DatasetLine]
+
+
+class BudgetPart(Reply):
+    """What there was, what is spent, what is left for you."""
+
+    total_micro: Micro
+    spent_micro: Micro
+    remaining_micro: Micro
+    group: str | None = Field(None, description="Of datasets about the same people, with one T.")
+    elsewhere_micro: int | None = Field(None, description="Charged in others of the group.")
+
+
+class CellBudget(Reply):
+    """What rows with one combination of public values have spent."""
+
+    cell: dict[str, Any] = Field(examples=[{"region": "north"}])
+    spent_micro: Micro
+    remaining_micro: Micro
+
+
+class BudgetReply(BudgetPart):
+    """The same, and for each combination of public values."""
+
+    cells: list[CellBudget]
+
+
+class Decision(Reply):
+    """Something that was decided about a dataset, for everybody to see."""
+
+    number: int
+    kind: str = Field(examples=["refresh"])
+    time: str | None
+    reason: str | None
+
+
+class DatasetReply(Reply):
+    """All that is public about a dataset, and what you may spend."""
+
+    name: Named
+    state: State
+    description: str = Field(examples=["A survey of 2026."])
+    created: Time
+    frozen: dict[str, Any] | None = Field(description="When and why a scan stopped it.")
+    rows: int = Field(examples=[200])
+    schema_: dict[str, Any] = Field(
+        alias="schema", examples=[{"columns": {"age": {"type": "integer", "low": 0, "high": 100}}}]
+    )
+    promise: dict[str, Any] = Field(examples=[{"epsilon": 1.0, "delta": 1e-6, "queries": 1000}])
+    pricing: str = Field(examples=["geometry"])
+    program_fuel: int | None = Field(
+        description="Instructions that a program may take for a row; null: programs are off."
+    )
+    budget: BudgetPart
+    decisions: list[Decision]
+    padding: bool = Field(description="Do replies leave at times that tell nothing?")
+    late: Literal["retry", "noise"] = Field(description="What is said if it is not ready.")
+    deadline_seconds_of_a_count: float | None = Field(
+        description="The reply to a count leaves so long after it was asked, at most."
+    )
+    periods_longer: int = Field(description="Times as long as measured, on a slow machine.")
+    sulq: str = Field(description="The server's version.", examples=["0.1.0"])
+
+
+class FindingPart(Reply):
+    """One question of a list, beside those before it that could be answered."""
+
+    number: int = Field(description="From 1.")
+    question: str = Field(examples=["count where smoker"])
+    ok: bool
+    kind: str = Field(examples=["too few alike"])
+    why: str
+    rows: int = Field(description="How many numbers were judged, if it could be answered.")
+
+
+class ReviewReply(Reply):
+    """Which of a list of questions an auditor would answer together."""
+
+    rule: str = Field(examples=["classes"])
+    together: int
+    findings: list[FindingPart]
+    limits: dict[str, Any] | None = Field(
+        description="Under rule=duan: how near sums are to their Gaussian limit, and a sample."
+    )
+
+
+class ClosedReply(Reply):
+    """The dataset that was closed."""
+
+    closed: Named
+
+
+class AllotmentPart(Reply):
+    """What one analyst spent and may spend."""
+
+    spent_micro: Micro
+    allotted_micro: Micro | None = Field(description="null: no limit of their own.")
+    invited: bool
+
+
+class AllotmentsReply(Reply):
+    """Each analyst's part of T, by name."""
+
+    allotments: dict[str, AllotmentPart]
+
+
+class AllottedReply(Reply):
+    """What was allotted."""
+
+    analyst: Who
+    queries: int | float | str | None = Field(examples=[100])
+
+
+class InvitedReply(Reply):
+    """Who may ask what from now on."""
+
+    dataset: Named
+    analyst: Who
+    invited: bool
+
+
+# ---- owning ---------------------------------------------------------------------------------
+
+
+class SourceFile(Reply):
+    """A file of yours with rows."""
+
+    name: str = Field(examples=["people.parquet"])
+    bytes: int | None = Field(description="null: it has a ledger.", examples=[4096])
+    changed: Time | None
+    dataset: Named | None = Field(description="The dataset that is made of it.")
+
+
+class FileReply(Reply):
+    """The file that was sent, as it is named from now on."""
+
+    source: str = Field(examples=["anna/people.csv"])
+    bytes: int = Field(examples=[4096])
+
+
+class FileRemovedReply(Reply):
+    """The file that was removed."""
+
+    removed: str = Field(examples=["people.csv"])
+
+
+class SourcesReply(Reply):
+    """What datasets may be made of."""
+
+    files: list[str] = Field(examples=[["people.parquet"]])
+    listed: list[SourceFile] = Field(description="The same files, with more about each.")
+    upload_bytes: int = Field(description="How large a file you may send; 0: none is taken.")
+    servers: list[str] = Field(examples=[["postgresql://db:5432"]])
+
+
+class DraftColumn(Reply):
+    """A column as it is stored."""
+
+    name: str = Field(examples=["age"])
+    stored: str | None = Field(examples=["BIGINT"])
+    type: str | None = Field(description="What it may be declared as.", examples=["integer"])
+    guessed: bool = Field(description="Is the type a guess from the first rows?")
+
+
+class DraftReply(Reply):
+    """A first draft of a schema."""
+
+    columns: list[DraftColumn]
+
+
+class WarningsReply(Reply):
+    """A sentence for each column that cannot be read as declared."""
+
+    warnings: list[str] = Field(examples=[[]])
+
+
+class ColumnCheck(Reply):
+    """How well one column fits its declaration: rows, and shares of all rows."""
+
+    name: str = Field(examples=["age"])
+    missing: int
+    unreadable: int
+    outside: int
+    missing_share: float
+    unreadable_share: float
+    outside_share: float
+    lost_share: float
+    advice: str = Field(examples=[""])
+
+
+class CheckReply(WarningsReply):
+    """The same for every column, exact, for the owner alone."""
+
+    rows: int
+    columns: list[ColumnCheck]
+
+
+class TimelineEntry(Reply):
+    """A charge or a decision, in words."""
+
+    number: int | None = Field(description="Of the ledger; null: from the registry.")
+    kind: str = Field(examples=["charge"])
+    time: str | None
+    what: str = Field(examples=["count where secret"])
+    analyst: str | None
+    key: str | None = Field(None, description="Which key it is about, by its id.")
+    price_micro: Micro | None
+    remaining_micro: Micro | None
+
+
+class TimelineReply(Reply):
+    """What happened, newest first, and how spending grew."""
+
+    entries: list[TimelineEntry]
+    next: int | None = Field(description="Pass it as `before` for earlier ones.")
+    curve: list[tuple[str, int]] = Field(
+        description="Time, and micro-queries spent by then.",
+        examples=[[["2026-11-18T09:30:00+00:00", 1_000_000]]],
+    )
+    total_micro: Micro
+    spent_micro: Micro
+    people: list[str] = Field(examples=[["alice"]])
+    first: int = Field(description="The first entry that was looked at.")
+    last: int
+
+
+class ReportReply(BaseModel):
+    """The report for a reviewer: promise, columns, charges, budget, events and the chain."""
+
+    name: Named
+    began: Time
+    promise: dict[str, Any]
+    columns: dict[str, Any]
+    charges: list[dict[str, Any]]
+    budget: Any
+    events: list[dict[str, Any]]
+    access: list[dict[str, Any]] = Field(description="Freezes, invitations and keys.")
+    chain: dict[str, Any]
+
+
+# ---- people ---------------------------------------------------------------------------------
+
+
+class MeReply(Reply):
+    """Whose key this is."""
+
+    name: Who
+    role: Literal["owner", "analyst"]
+    key: str = Field(description="The key's public half.", examples=["0123456789abcdef"])
+    datasets: list[Named]
+
+
+class AnalystLine(Reply):
+    """An analyst of yours."""
+
+    name: Who
+    created: Time
+    datasets: list[Named]
+
+
+class AnalystsReply(Reply):
+    """Your analysts."""
+
+    analysts: list[AnalystLine]
+
+
+class NewAnalystReply(Reply):
+    """The analyst who was added."""
+
+    name: Who
+
+
+class RemovedReply(Reply):
+    """The analyst who was removed."""
+
+    removed: Who
+
+
+class KeyLine(Reply):
+    """A key without its secret."""
+
+    id: str = Field(examples=["0123456789abcdef"])
+    person: Who
+    role: Literal["owner", "analyst"]
+    label: str = Field(examples=["laptop"])
+    datasets: list[Named] | None = Field(description="null: all that the person may see.")
+    created: Time
+    expires: Time
+    revoked: str | None = Field(description="When it was revoked.")
+
+
+class KeysReply(Reply):
+    """Keys without their secrets."""
+
+    keys: list[KeyLine]
+
+
+class RevokedReply(Reply):
+    """The key that was revoked, or had been."""
+
+    revoked: str = Field(examples=["0123456789abcdef"])
+
+
+# ---- running --------------------------------------------------------------------------------
+
+
+class HealthReply(Reply):
+    """It is up."""
+
+    status: Literal["ok"]
+    sulq: str = Field(description="The server's version.", examples=["0.1.0"])
+    padding: bool = Field(description="Do replies leave at times that tell nothing?")
+
+
+class ReadyReply(Reply):
+    """Questions may be sent here."""
+
+    status: Literal["ready"]
+
+
+class AlarmLine(Reply):
+    """Something that an owner should look at."""
+
+    id: int
+    kind: str = Field(examples=["late"])
+    message: str = Field(examples=["A reply was late."])
+    time: Time
+    seen: str | None
+    dataset: str | None = Field(examples=["people"])
+
+
+class AlarmsReply(Reply):
+    """Alarms, newest first."""
+
+    alarms: list[AlarmLine]
+
+
+class SeenReply(Reply):
+    """All alarms are seen."""
+
+    seen: Literal[True]

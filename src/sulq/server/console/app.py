@@ -1,0 +1,87 @@
+"""Every page of the console, as one Starlette router."""
+
+from __future__ import annotations
+
+from concurrent.futures import ThreadPoolExecutor
+
+from starlette.requests import Request
+from starlette.responses import Response
+from starlette.routing import Route, Router
+from starlette.types import ASGIApp, Receive, Scope, Send
+
+from sulq.errors import NotFound
+from sulq.server.console import (
+    account_pages,
+    ask_pages,
+    audit_pages,
+    board_pages,
+    dataset_form,
+    dataset_pages,
+    model_pages,
+    owner_pages,
+    people_pages,
+    plan,
+    reference_page,
+    sign_in,
+    status_page,
+    timeline,
+)
+from sulq.server.console.model_jobs import Jobs
+from sulq.server.console.pages import static, warm
+from sulq.server.console.rehearsal import Rehearsals
+from sulq.server.console.request_context import CONSOLE, ConsoleContext, PageContext, PageRoute
+from sulq.server.console.saved_results import SavedResults
+from sulq.server.console.sessions import Sessions
+from sulq.server.gate import STRANGERS
+from sulq.server.services.admission import AtOnce
+from sulq.server.services.context import Services
+from sulq.server.services.shared_rate import rate_of
+
+THREADS = 64
+EACH = 8  # of them for one person
+PARTS = (
+    sign_in, reference_page, plan, dataset_form, people_pages, account_pages, owner_pages, timeline,
+    status_page, dataset_pages, ask_pages, audit_pages, model_pages, board_pages,
+)  # fmt: skip
+ROUTES: list[PageRoute] = [route for part in PARTS for route in part.pages.routes]
+
+
+class Console:
+    """The pages of one server; `api` is where they get everything from."""
+
+    def __init__(self, services: Services, api: ASGIApp) -> None:
+        settings = services.settings
+        rate = rate_of(services.registry, "sign-in", settings.rate, settings.burst)
+        strangers = rate_of(services.registry, "strange pages", *STRANGERS)
+        alone = settings.workers == 1 and services.registry.store.local
+        self._context = ConsoleContext(
+            services, api, Sessions(services.registry, services.access, rate),
+            SavedResults(services.registry, services.boards),
+            Jobs(services.registry, services.boards, alone),
+            Rehearsals(), AtOnce(EACH), strangers,
+            ThreadPoolExecutor(THREADS, thread_name_prefix="console"),
+        )  # fmt: skip
+        self._router = Router(
+            [Route("/static/{name}", _file), *ROUTES, PageRoute("/{path:path}", _unknown)]
+        )
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Answer a request for a page."""
+        scope[CONSOLE] = self._context
+        await self._router(scope, receive, send)
+
+    def start(self) -> None:
+        """Prepare pages, so that nobody waits for the first of each."""
+        self._context.threads.submit(warm)
+
+    def close(self) -> None:
+        """Begin nothing more."""
+        self._context.close()
+
+
+async def _file(request: Request) -> Response:
+    return static(request.path_params["name"])
+
+
+async def _unknown(here: PageContext) -> Response:
+    raise NotFound("there is no such page.")

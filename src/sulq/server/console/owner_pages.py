@@ -1,0 +1,152 @@
+"""What an owner decides about one dataset: words, freezing, closing, new rows, who may ask."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from starlette.responses import Response
+
+from sulq.client.wire import at
+from sulq.errors import NotFound, QueryNotAllowed, SulqError
+from sulq.server.console.request_context import PageContext, Pages
+
+pages = Pages()
+HOME = "/datasets/{name}"
+
+
+# ---- deciding -------------------------------------------------------------------------------
+
+
+@pages.get(HOME + "/owner")
+async def owner(
+    here: PageContext, problem: SulqError | None = None, checked: dict[str, Any] | None = None
+) -> Response:
+    """Everything there is to decide, and what was decided.
+
+    Even if its rows cannot be opened: then most of all.
+    """
+    name, facts, stopped = here.part("name"), None, ""
+    record = here.own_record(name)
+    try:
+        facts = await here.get(at(name))
+    except SulqError as error:
+        stopped = str(error)
+    whole = here.principal.scope is None
+    alarms = (await here.get("/v1/alarms"))["alarms"] if whole else []
+    return here.page(
+        "owner.html", problem, name=name, tab="owner", facts=facts, record=record, stopped=stopped,
+        reason=here.form.get("reason"), checked=checked,
+        alarms=[a for a in alarms if a["dataset"] == name and a["seen"] is None],
+    )  # fmt: skip
+
+
+@pages.post(HOME + "/owner/check", again=owner)
+async def check(here: PageContext) -> Response:
+    """How well its rows fit what is declared: shown this once, kept nowhere."""
+    return await owner(here, checked=await here.send("POST", at(here.part("name"), "check")))
+
+
+@pages.post(HOME + "/owner/describe", again=owner)
+async def describe(here: PageContext) -> Response:
+    """What analysts read about it."""
+    return await _changed(here, {"description": here.form.raw("description").strip()}, "saved")
+
+
+@pages.post(HOME + "/owner/freeze", again=owner)
+async def freeze(here: PageContext) -> Response:
+    """Answer nothing until thawed."""
+    return await _changed(here, {"state": "frozen"}, "frozen")
+
+
+@pages.post(HOME + "/owner/thaw", again=owner)
+async def thaw(here: PageContext) -> Response:
+    """Answer again; with a reason, if a scan failed."""
+    why = here.form.get("why")
+    return await _changed(here, {"state": "open"} | ({"reason": why} if why else {}), "thawed")
+
+
+async def _changed(here: PageContext, change: dict[str, str], done: str) -> Response:
+    name = here.part("name")
+    await here.send("PATCH", at(name), change)
+    return here.go(f"/console/datasets/{name}/owner", done=done)
+
+
+@pages.post(HOME + "/owner/refresh", again=owner)
+async def refresh(here: PageContext) -> Response:
+    """Go on with the rows as they are now."""
+    name = here.part("name")
+    await here.send("POST", at(name, "refresh"), {"reason": here.form.get("reason")})
+    return here.go(f"/console/datasets/{name}/owner", done="refreshed")
+
+
+@pages.get(HOME + "/owner/close")
+async def closing(here: PageContext, problem: SulqError | None = None) -> Response:
+    """Whether they mean it."""
+    name = here.own_record(here.part("name")).name
+    return here.page("close.html", problem, name=name, tab="owner")
+
+
+@pages.post(HOME + "/owner/close", again=closing)
+async def close(here: PageContext) -> Response:
+    """Gone for everyone, once its name was typed."""
+    name = here.part("name")
+    if here.form.get("typed") != name:
+        raise QueryNotAllowed("the name you typed is not this dataset's. Nothing was closed.")
+    await here.send("DELETE", at(name))
+    return here.go("/console/", done="closed")
+
+
+# ---- who may ask ----------------------------------------------------------------------------
+
+
+@pages.get(HOME + "/people")
+async def people(here: PageContext, problem: SulqError | None = None) -> Response:
+    """Who is invited, what each spent and may spend."""
+    name = here.part("name")
+    facts = await here.get(at(name))
+    here.own_record(name)
+    found = (await here.get(at(name, "allotments")))["allotments"]
+    known: list[str] = []
+    if here.principal.scope is None:
+        known = [a["name"] for a in (await here.get("/v1/analysts"))["analysts"]]
+    invited = {who for who, a in found.items() if a["invited"]}
+    return here.page(
+        "people.html", problem, name=name, tab="people", facts=facts, allotments=found,
+        others=[who for who in known if who not in invited], whole=here.principal.scope is None,
+    )  # fmt: skip
+
+
+@pages.post(HOME + "/people/invite", again=people)
+async def invite(here: PageContext) -> Response:
+    """Let an analyst see and ask it."""
+    return await _decided(here, "PUT", "analysts", None, "invited")
+
+
+@pages.get(HOME + "/people/uninvite")
+async def uninviting(here: PageContext) -> Response:
+    """Whether they mean it."""
+    name, who = here.part("name"), here.said.get("analyst")
+    here.own_record(name)
+    found = (await here.get(at(name, "allotments")))["allotments"]
+    if who not in found or not found[who]["invited"]:
+        raise NotFound(f"{who[:64]!r} is not invited.")
+    return here.page("uninvite.html", name=name, tab="people", who=who)
+
+
+@pages.post(HOME + "/people/uninvite", again=people)
+async def uninvite(here: PageContext) -> Response:
+    """The dataset is no longer there for them."""
+    return await _decided(here, "DELETE", "analysts", None, "uninvited")
+
+
+@pages.post(HOME + "/people/allot", again=people)
+async def allot(here: PageContext) -> Response:
+    """The most that an analyst may spend; an empty field: as much as there is."""
+    most = here.form.get("queries").replace(",", "") or None
+    return await _decided(here, "PUT", "allotments", {"queries": most}, "allotted")
+
+
+async def _decided(here: PageContext, method: str, what: str, body: Any, done: str) -> Response:
+    name = here.part("name")
+    await here.send(method, at(name, what, here.form.get("analyst")), body)
+    return here.go(f"/console/datasets/{name}/people", done=done)

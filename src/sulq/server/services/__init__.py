@@ -1,0 +1,40 @@
+"""What the API and the console both work on.
+
+context.py          everything a server of one folder needs, put together once
+settings.py         [server] of sulq.toml, and the environment
+registry.py         people, keys, datasets, alarms, sessions, models, boards: who may do what
+registry_tables.py  its tables, step by step
+registry_file.py    a registry in one SQLite file
+registry_server.py  a registry in PostgreSQL, which several servers share
+registry_move.py    the file of a folder -> PostgreSQL, once
+shared_rate.py      how often one person may ask, at all servers of a registry
+people.py           owners, analysts and their keys
+access.py           a key -> a Principal, and what a Principal may see
+datasets.py         datasets by name, and the databases behind them
+dataset_ledgers.py  the ledger that the rows of a dataset have: found, begun, recognised, given up
+locations.py        paths in the folder, relative to it, so that it can move
+allowed_sources.py  which files and addresses an owner may name over HTTP
+uploads.py          files of rows that owners send, streamed into their folder
+passwords.py        passwords of addresses, beside the registry
+admission.py        how often, how many, how much one person may ask
+high_water.py       the latest time that was seen: a clock set back revives no key
+measurements.py     what questions take, on made-up rows
+periods.py          how long a batch of questions lasts
+program_switch.py   whether questions to a dataset may run programs
+quiet.py            periods measured again while nobody asks
+garbage.py          when memory is tidied: between batches
+windows.py          the public moments of one batch
+beat.py             questions gathered, answered in batches, replies that leave together
+lateness.py         what a late reply says, and why: a slow machine, or slow rows?
+threads.py          few threads, shared fairly
+asked.py            a question that was read and waits for its batch
+boards.py           boards of answers, and what people of a dataset share
+answers.py          one question: read, gathered, answered, and its reply on the beat
+events.py           freezes, invitations and keys, for timelines and reports
+histories.py        the ledger, page by page
+responses.py        results and errors -> the one shape they leave in
+logs.py             what happened, without values or secrets
+metrics.py          counts for owners
+readiness.py        whether what this server needs can be reached
+folder.py           a server's folder: begun, backed up, restored
+"""

@@ -1,0 +1,142 @@
+"""A key -> a Principal, and what a Principal may see. The only module that decides rights.
+
+Whatever is wrong with a key, the refusal is the same. A dataset is looked up within the
+principal's own tenant, invitations and scope in one statement: another's looks like a missing one
+because it is never found.
+"""
+
+from __future__ import annotations
+
+import hmac
+import json
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import Any
+
+from sulq.errors import KeyRefused, NotFound, NotPermitted
+from sulq.programs.library import FUEL
+from sulq.server.services.people import KEY, Person, hashed, person_of
+from sulq.server.services.registry import Registry
+
+REFUSED = (
+    "the key is missing, malformed, unknown, expired or revoked. Nothing was charged.\n"
+    "Send it as 'Authorization: Bearer sulq_...'; ask the dataset's owner for a new one."
+)
+NOBODY = bytes(32)
+HOLDER = (
+    "SELECT k.id AS key, k.hash, k.datasets, k.expires, k.revoked, p.* FROM keys k "
+    "JOIN people p ON p.id = k.person WHERE k.id = ?"
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Principal:
+    """Who asks, with which key."""
+
+    person: Person
+    key: str  # its public half
+    scope: frozenset[str] | None  # datasets the key is for; None: all that the person may see
+
+    @property
+    def is_owner(self) -> bool:
+        """May this principal decide about datasets?"""
+        return self.person.role == "owner"
+
+
+@dataclass(frozen=True, slots=True)
+class Record:
+    """A dataset as the registry has it."""
+
+    id: int
+    tenant: int
+    name: str
+    description: str
+    arguments: str
+    timing: str | None
+    state: str
+    created: str
+
+    @property
+    def program_fuel(self) -> int | None:
+        """How many instructions a program may take for a row; None: programs are off."""
+        return _program_fuel(self.arguments)
+
+
+@lru_cache(maxsize=256)
+def _program_fuel(arguments: str) -> int | None:
+    said = json.loads(arguments)
+    return int(said.get("program_fuel", FUEL)) if said.get("programs") else None
+
+
+class Access:
+    """Decides who may do what."""
+
+    def __init__(self, registry: Registry) -> None:
+        self._registry = registry
+
+    def principal(self, authorization: str | None) -> Principal:
+        """Who holds this key, or KeyRefused."""
+        scheme, _, text = (authorization or "").partition(" ")
+        match = KEY.fullmatch(text.strip()) if scheme.lower() == "bearer" else None
+        number, secret = match.groups() if match else ("", "")
+        row = self._registry.one(HOLDER, number)
+        same = hmac.compare_digest(hashed(secret), NOBODY if row is None else row["hash"])
+        return self._working(row if same else None)
+
+    def holder(self, key: str) -> Principal:
+        """Who holds the key of this public half, for a session begun with it; or KeyRefused."""
+        return self._working(self._registry.one(HOLDER, key))
+
+    def _working(self, row: Any) -> Principal:
+        now = self._registry.clock.now()
+        if row is None or row["revoked"] or row["removed"] or row["expires"] <= now:
+            raise KeyRefused(REFUSED)
+        scope = None if row["datasets"] is None else frozenset(json.loads(row["datasets"]))
+        return Principal(person_of(row), row["key"], scope)
+
+    def dataset(self, principal: Principal, name: str) -> Record:
+        """A dataset this principal may see, or NotFound."""
+        found = self.datasets(principal, name)
+        if not found:
+            raise NotFound(f"there is no dataset {name[:64]!r} for this key. Nothing was charged.")
+        return found[0]
+
+    def again(self, principal: Principal, record: Record) -> Record:
+        """The dataset as it is now, after a wait in which rights may have ended."""
+        self.holder(principal.key)
+        found = self.dataset(principal, record.name)
+        if found.id != record.id:  # closed, and another made under its name
+            raise NotFound(f"{record.name!r} is no longer what it was. Nothing was charged.")
+        return found
+
+    def datasets(self, principal: Principal, name: str | None = None) -> list[Record]:
+        """All that this principal may see; those of one name."""
+        rows = self._registry.all(
+            "SELECT d.* FROM datasets d WHERE d.house = ? AND d.state <> 'closed' "
+            "AND d.name = coalesce(?, d.name) AND (? OR EXISTS "
+            "(SELECT 1 FROM members m WHERE m.dataset = d.id AND m.person = ?)) ORDER BY d.name",
+            principal.person.tenant, name, principal.is_owner, principal.person.id,
+        )  # fmt: skip
+        records = [record_of(row) for row in rows]
+        return [r for r in records if principal.scope is None or r.name in principal.scope]
+
+    def owner(self, principal: Principal) -> Principal:
+        """The same principal if an owner, or NotPermitted."""
+        if not principal.is_owner:
+            raise NotPermitted("only the owner may do this. Nothing was charged or changed.")
+        return principal
+
+    def whole_owner(self, principal: Principal) -> Principal:
+        """An owner whose key is not for some datasets only."""
+        if self.owner(principal).scope is not None:
+            raise NotPermitted(
+                "this key is for some datasets only, and this concerns the whole organisation. "
+                "Use a key without datasets. Nothing was changed."
+            )
+        return principal
+
+
+def record_of(row: object) -> Record:
+    """A row of the table `datasets`."""
+    fields = ("id", "house", "name", "description", "arguments", "pace", "state", "created")
+    return Record(*(row[f] for f in fields))  # type: ignore[index]

@@ -1,0 +1,275 @@
+"""Questions to one dataset, answered together: a batch begins when somebody waits, lasts one
+period, and its replies leave together at the end. The next one may begin when the time for its scan
+is over.
+
+Who is in a batch, when it begins and how long it lasts follow from what was asked and when, never
+from rows. Persons take turns for the places of a batch, and so do the cheap and the dear kinds of
+questions, each in batches of its own. Without a period replies leave as soon as they are there.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import OrderedDict, deque
+from collections.abc import Awaitable, Callable, Hashable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from typing import Any, Generic, TypeVar
+
+from sulq.errors import LimitReached
+from sulq.server.services.windows import Clock, Window
+
+MAX_BATCH = 32  # questions
+MAX_EACH = 16  # of one person, of those
+MAX_WEIGHT = 64.0  # of a batch, in plain counts; a question that weighs more is alone
+QUIET_SECONDS = 0.002  # without another question, after which a batch begins,
+GATHER_SECONDS = 0.02  # or after this, if they do not stop coming
+STEP_SECONDS = 0.001
+
+Asked = TypeVar("Asked")
+
+
+@dataclass(slots=True, eq=False)
+class Place(Generic[Asked]):
+    """One question that waits, or is being answered."""
+
+    who: Hashable
+    kind: str
+    weight: float  # in plain counts
+    asked: Asked
+    future: asyncio.Future[Any] = field(repr=False)
+    shape: Hashable = None  # of questions that are alike,
+    begins: float = 0.0  # and what the first of them weighs more
+
+    def give(self, outcome: Any) -> None:
+        """Let its reply leave."""
+        if self.future.done():
+            return  # nobody waits for it any more
+        if isinstance(outcome, BaseException):
+            self.future.set_exception(outcome)
+        else:
+            self.future.set_result(outcome)
+
+
+class Line(Generic[Asked]):
+    """Those who wait: kinds take turns, and within a kind persons do."""
+
+    def __init__(self) -> None:
+        self._kinds: OrderedDict[str, OrderedDict[Hashable, deque[Place[Asked]]]] = OrderedDict()
+
+    def __len__(self) -> int:
+        return sum(len(own) for kind in self._kinds.values() for own in kind.values())
+
+    def add(self, place: Place[Asked]) -> None:
+        """To the end of the person's own."""
+        self._kinds.setdefault(place.kind, OrderedDict()).setdefault(place.who, deque()).append(
+            place
+        )
+
+    def remove(self, place: Place[Asked]) -> None:
+        """It is given up."""
+        own = self._kinds[place.kind].get(place.who) if place.kind in self._kinds else None
+        if own is not None and place in own:
+            own.remove(place)
+            self._tidy(place.kind, place.who)
+
+    def _tidy(self, kind: str, who: Hashable) -> None:
+        persons = self._kinds[kind]
+        if not persons[who]:
+            del persons[who]
+        if not persons:
+            del self._kinds[kind]
+
+    def batch(self) -> list[Place[Asked]]:
+        """The next batch: of one kind, persons in turn, each with so many at most."""
+        kind = next(iter(self._kinds))
+        self._kinds.move_to_end(kind)
+        taken: list[Place[Asked]] = []
+        shapes: set[Hashable] = set()
+        weights: dict[Hashable, float] = {}
+        counts: dict[Hashable, int] = {}
+        full: set[Hashable] = set()
+        while len(taken) < MAX_BATCH and kind in self._kinds:
+            persons = self._kinds[kind]
+            who = next((w for w in persons if w not in full), None)
+            if who is None:
+                break
+            place, own = persons[who][0], weights.get(who, 0.0)
+            whole = sum(weights.values())
+            adds = place.weight + (0.0 if place.shape in shapes else place.begins)
+            heavy = own + adds > MAX_WEIGHT / 2 or whole + adds > MAX_WEIGHT
+            if (heavy and taken) or counts.get(who, 0) == MAX_EACH:
+                full.add(who)
+                continue
+            taken.append(persons[who].popleft())
+            shapes.add(place.shape)
+            weights[who], counts[who] = own + adds, counts.get(who, 0) + 1
+            persons.move_to_end(who)
+            self._tidy(kind, who)
+        return taken
+
+
+class Beat(Generic[Asked]):
+    """Gathers what is asked of one dataset and answers it batch by batch."""
+
+    def __init__(
+        self,
+        work: Callable[[Sequence[Asked], Window | None], asyncio.Future[Sequence[Any]]],
+        window: Callable[[Sequence[Place[Asked]]], Window | None],
+        *,
+        late: Callable[[Sequence[Asked], Window], Awaitable[Sequence[Any]]] | None = None,
+        queue: int,
+        wait_seconds: float,
+        between: Callable[[], asyncio.Future[Any] | None] = lambda: None,
+        clock: Clock | None = None,
+    ) -> None:
+        self._work = work
+        self._window = window  # None: replies leave at once
+        self._late = late  # what a late batch hears; None: it is waited for
+        self._queue = queue
+        self._wait_seconds = wait_seconds
+        self._between = between  # what is done between two batches, if anything
+        self._clock = clock or Clock()
+        self._line: Line[Asked] = Line()
+        self._coming = 0
+        self._last = 0.0
+        self._running: asyncio.Task[None] | None = None
+        self._reading = False
+        self._closing: set[asyncio.Task[None]] = set()
+
+    @property
+    def waiting(self) -> int:
+        """How many wait for their batch."""
+        return len(self._line)
+
+    @property
+    def busy(self) -> bool:
+        """Is anything waiting or being answered?"""
+        return self._running is not None or bool(self._closing)
+
+    @property
+    def reading(self) -> bool:
+        """Is it the time of a batch's scan? That is a public time, whenever the scan ends."""
+        return self._reading
+
+    @contextmanager
+    def coming(self) -> Iterator[None]:
+        """A question is being read: a batch that is about to begin waits for it, for a moment."""
+        self._coming += 1
+        try:
+            yield
+        finally:
+            self._coming -= 1
+
+    async def ask(
+        self, who: Hashable, kind: str, weight: float, asked: Asked, *, shape: Hashable = None,
+        begins: float = 0.0,
+    ) -> Any:  # fmt: skip
+        """The outcome for this one, when its batch closes; raised if it is an error."""
+        if len(self._line) >= self._queue:
+            raise LimitReached(
+                "too many questions wait for this dataset. Nothing was charged.\nAsk again later.",
+                1.0,
+            )
+        loop = asyncio.get_running_loop()
+        place = Place(who, kind, weight, asked, loop.create_future(), shape, begins)
+        self._line.add(place)
+        self._last = self._clock.now()
+        giving_up = loop.call_later(self._wait_seconds, self._give_up, place)
+        if self._running is None:
+            self._running = loop.create_task(self._run())
+        try:
+            return await place.future
+        finally:
+            giving_up.cancel()
+            self._line.remove(place)
+
+    def _give_up(self, place: Place[Asked]) -> None:
+        """It waited too long for its turn; once its batch has begun it is answered."""
+        before = len(self._line)
+        self._line.remove(place)
+        if len(self._line) < before:
+            place.give(
+                LimitReached(
+                    f"the question waited {self._wait_seconds:g} seconds for its turn. Nothing "
+                    "was charged.\nAsk again later.", self._wait_seconds,
+                )
+            )  # fmt: skip
+
+    async def _run(self) -> None:
+        try:
+            while self._line:
+                doing = self._between()
+                if doing is not None:
+                    await asyncio.wait({doing})
+                await self._gather()
+                if self._line:
+                    await self._answer(self._line.batch())
+        finally:
+            self._running = None
+
+    async def _gather(self) -> None:
+        """Wait until nobody else is just coming, for a moment at most."""
+        if self._window([]) is None:
+            return
+        clock = self._clock
+        latest = clock.now() + GATHER_SECONDS
+        while (now := clock.now()) < latest and len(self._line) < MAX_BATCH:
+            if not self._coming and now - self._last >= QUIET_SECONDS:
+                return
+            await clock.until(now + STEP_SECONDS)
+
+    async def _answer(self, batch: list[Place[Asked]]) -> None:
+        """Answer a batch; returns when the next one may begin.
+
+        That is when the time of its scan is over. What it gave is stored and said meanwhile.
+        """
+        window = self._window(batch)
+        work = self._work([place.asked for place in batch], window)
+        if window is None:
+            await self._reply(batch, work)
+            return
+        self._reading = True
+        late = await self._is_late(window, work)
+        self._reading = False
+        closing = asyncio.get_running_loop().create_task(self._close(batch, window, work, late))
+        self._closing.add(closing)
+        closing.add_done_callback(self._closing.discard)
+        if late:  # nothing goes on beside a scan that goes on
+            await closing
+
+    async def _is_late(self, window: Window, work: asyncio.Future[Sequence[Any]]) -> bool:
+        """Wait for the end of the time for the scan; were rows not read in it?"""
+        await self._clock.until(window.scanned)
+        while not window.reading and not work.done():  # the disk is slow, whatever the rows are
+            await self._clock.until(self._clock.now() + STEP_SECONDS)
+        await self._clock.until(window.scanned)
+        return not work.done() and window.is_late()
+
+    async def _close(
+        self, batch: list[Place[Asked]], window: Window, work: asyncio.Future[Sequence[Any]],
+        late: bool,
+    ) -> None:  # fmt: skip
+        """Let replies leave when the period is over."""
+        await self._clock.until(window.closes)
+        if late:
+            if self._late is not None:
+                said = await self._late([place.asked for place in batch], window)
+                for place, outcome in zip(batch, said, strict=True):
+                    place.give(outcome)
+            if not window.patient:
+                return  # what is stuck is left behind, and others go on
+            for moment in window.moments():
+                await self._clock.until(moment)
+                if work.done() or window.shown_by(moment):
+                    break
+        await self._reply(batch, work)
+
+    async def _reply(self, batch: list[Place[Asked]], work: asyncio.Future[Sequence[Any]]) -> None:
+        """Give each one what came of it."""
+        try:
+            outcomes = await work
+        except Exception as error:
+            outcomes = [error] * len(batch)
+        for place, outcome in zip(batch, outcomes, strict=True):
+            place.give(outcome)

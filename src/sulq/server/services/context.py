@@ -1,0 +1,61 @@
+"""Everything a server of one folder needs, put together once."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from sulq.server.services import passwords
+from sulq.server.services.access import Access
+from sulq.server.services.admission import AtOnce
+from sulq.server.services.allowed_sources import Sources
+from sulq.server.services.answers import Answers
+from sulq.server.services.boards import Boards
+from sulq.server.services.datasets import Datasets
+from sulq.server.services.metrics import Metrics
+from sulq.server.services.people import People
+from sulq.server.services.readiness import Readiness
+from sulq.server.services.registry import Registry
+from sulq.server.services.registry_move import open_registry
+from sulq.server.services.settings import Settings
+from sulq.server.services.uploads import Uploads
+
+
+@dataclass(frozen=True, slots=True)
+class Services:
+    """The services of one server."""
+
+    settings: Settings
+    registry: Registry
+    people: People
+    access: Access
+    datasets: Datasets
+    sources: Sources
+    uploads: Uploads
+    metrics: Metrics
+    answers: Answers
+    readiness: Readiness
+    boards: Boards
+    checking: AtOnce  # owners who have declarations checked: each one scan at a time
+    uploading: AtOnce  # owners who send a file: each one at a time
+
+    @classmethod
+    def open(cls, settings: Settings) -> Services:
+        """Open a server's folder."""
+        registry = open_registry(settings.folder, settings.registry)
+        passwords.move_out(registry, settings.folder)
+        passwords.keep_own(settings.ledger_server, settings.folder)
+        datasets = Datasets(registry, settings)
+        access, metrics, sources = Access(registry), Metrics(), Sources(registry, settings)
+        return cls(
+            settings, registry, People(registry, settings.key_days), access, datasets,
+            sources, Uploads(sources, settings), metrics,
+            Answers(datasets, access, settings, metrics), Readiness(registry, settings.folder),
+            Boards(registry), AtOnce(1), AtOnce(1),
+        )  # fmt: skip
+
+    def close(self) -> None:
+        """Finish what is under way and let go of every file."""
+        self.readiness.close()
+        self.answers.close()
+        self.datasets.close()
+        self.registry.close()

@@ -1,0 +1,135 @@
+"""What a late reply says, and what is done about a batch whose rows were not read in time.
+
+Was the machine slow, or were these rows? The same batch is timed again on made-up rows. If that
+takes too long as well, the machine is slow: the period is lengthened, publicly, and nothing
+counts. If only the real rows do, three times in a row, that is an alarm for the owner, and too many
+freeze the dataset: being late may tell something of rows. If neither does any more, it was a
+moment; several of them are a slow machine too.
+"""
+
+from __future__ import annotations
+
+import time
+from collections import deque
+from collections.abc import Callable, Sequence
+from weakref import WeakKeyDictionary
+
+from sulq.errors import Late
+from sulq.questions.question import Question
+from sulq.server.services.asked import Asked
+from sulq.server.services.datasets import Dataset, Datasets
+from sulq.server.services.metrics import Metrics
+from sulq.server.services.responses import answer_body, dumped
+from sulq.server.services.settings import Settings
+from sulq.server.services.windows import Period, Window
+
+MARGIN = 1.25  # of what made-up rows take now
+TRIES = 3  # of made-up and real rows in turn, before it is said that these are the slow ones
+ENOUGH = 2.0  # times what is allowed, after which a scan is known to be late
+RECOVER_SECONDS = 1.0  # after a slow moment the machine is tried again,
+RARELY_SECONDS = 16.0  # less and less often as long as it is slow
+ODD, ODD_SECONDS = 3, 60.0  # moments that were slow for no reason found, and in what time
+
+
+def late(window: Window | None) -> Late:
+    """What is said in place of an answer that is not there at the end of its period."""
+    seconds = 1.0 if window is None else window.period.seconds
+    return Late(
+        f"the rows were not read within the period of {seconds:.3g} seconds. The charge stands and "
+        "the answer is stored when it is there: asking the same again is free.\n"
+        f"Ask again in {seconds:.3g} seconds.", round(seconds, 3),
+    )  # fmt: skip
+
+
+class Lateness:
+    """Tells a slow machine from slow rows."""
+
+    def __init__(self, datasets: Datasets, settings: Settings, metrics: Metrics) -> None:
+        self._datasets = datasets
+        self._settings = settings
+        self._metrics = metrics
+        self._tries: WeakKeyDictionary[Dataset, tuple[float, float]] = WeakKeyDictionary()
+        self._odd: WeakKeyDictionary[Dataset, deque[float]] = WeakKeyDictionary()
+
+    def of(
+        self, dataset: Dataset, questions: Sequence[Question], period: Period
+    ) -> Callable[[float], None]:
+        """What to do if this batch is late; told how long its rows took."""
+
+        def missed(seconds: float) -> None:
+            record, allowed = dataset.record, period.scan_seconds
+            self._metrics.add(record.tenant, "sulq_late_total", dataset=record.name)
+            for _ in range(TRIES):
+                made_up = dataset.measurements.seconds(questions)
+                if made_up > allowed:
+                    self._lengthen(dataset, MARGIN * made_up / allowed)
+                    return
+                if dataset.db.scan_seconds(questions, ENOUGH * allowed) <= allowed:
+                    if self._too_odd(dataset):
+                        self._lengthen(dataset, 2.0)
+                    return
+            self._datasets.note_late(record)
+
+        return missed
+
+    def _lengthen(self, dataset: Dataset, times: float) -> None:
+        if dataset.periods.lengthen(times):
+            self._tries[dataset] = time.monotonic(), RECOVER_SECONDS
+            self._datasets.note_slow(dataset)
+
+    def _too_odd(self, dataset: Dataset) -> bool:
+        """It was late, and is not when it is tried again: has that happened often of late?"""
+        odd, now = self._odd.setdefault(dataset, deque(maxlen=ODD)), time.monotonic()
+        odd.append(now)
+        often = len(odd) == ODD and now - odd[0] < ODD_SECONDS
+        if often:
+            odd.clear()
+        return often
+
+    # ---- going back to what was measured --------------------------------------------------
+
+    def may_recover(self, dataset: Dataset) -> bool:
+        """Is it time to see whether the machine is quicker again?"""
+        since, wait = self._tries.get(dataset, (0.0, 0.0))
+        return time.monotonic() - since > wait
+
+    def recover(self, dataset: Dataset) -> None:
+        """Go back towards the period that was measured, as far as the machine is quick."""
+        before, (_, wait) = dataset.periods.longer, self._tries.get(dataset, (0.0, RECOVER_SECONDS))
+        dataset.periods.recover(MARGIN * dataset.measurements.count_seconds())
+        better = dataset.periods.longer < before
+        wait = RECOVER_SECONDS if better else min(2 * wait, RARELY_SECONDS)
+        self._tries[dataset] = time.monotonic(), wait
+
+
+class LateNoise:
+    """late = "noise": a late reply is noise, shown as an answer, the same for one request id."""
+
+    def __init__(self, datasets: Datasets, settings: Settings) -> None:
+        self._datasets = datasets
+        self.wanted = settings.padding and settings.late == "noise"
+
+    def before(self, asked: Asked) -> bytes | None:
+        """The noise that this request id was answered with, if it was late then."""
+        if asked.request_id is None:
+            return None
+        return self._datasets.late_reply(
+            asked.record, asked.analyst, asked.request_id, asked.digest
+        )
+
+    def reply(self, asked: Asked) -> bytes | Exception:
+        """Noise, charged; for a request id that was late before the same again."""
+        try:
+            before = self.before(asked)
+            if before is not None:
+                return before
+            body = dumped(answer_body(asked.db.answer_with_noise_alone(asked.order)))
+            self._datasets.note_late(asked.record)
+            if asked.request_id is None:
+                return body
+            self._datasets.keep_late(
+                asked.record, asked.analyst, asked.request_id, asked.digest, body
+            )
+            return self.before(asked) or body  # another of this id may have been kept first
+        except Exception as error:
+            return error

@@ -1,0 +1,258 @@
+"""Owners, analysts and their keys.
+
+A tenant is an owner with what is theirs: datasets, analysts, keys. Names are unique within a
+tenant only, so that no name tells anything about another tenant. A key is
+`sulq_ID_SECRET` with a secret of 256 random bits; the registry keeps its SHA-256, which is
+enough for a secret that nobody chose. Every key expires.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+import secrets
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import timedelta
+from hashlib import sha256
+from typing import Any
+
+from sulq.errors import NotFound, Refused
+from sulq.server.services.events import note
+from sulq.server.services.registry import Registry, Taken, new_id, now
+
+NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
+KEY = re.compile(r"sulq_([0-9a-f]{16})_([A-Za-z0-9_-]{43})", re.ASCII)
+MAX_DAYS = 3650
+MAX_LABEL = 200
+
+
+@dataclass(frozen=True, slots=True)
+class Person:
+    """An owner or an analyst."""
+
+    id: int
+    tenant: int
+    name: str
+    role: str
+
+    @property
+    def in_ledger(self) -> str:
+        """The name charges carry. No analyst's name begins with @."""
+        return f"@{self.name}" if self.role == "owner" else self.name
+
+
+@dataclass(frozen=True, slots=True)
+class Key:
+    """A new key: `text` is shown once and kept nowhere."""
+
+    id: str
+    text: str
+    expires: str
+
+
+def check_name(name: Any, what: str) -> str:
+    """A plain name, fit for a path and a log."""
+    if not isinstance(name, str) or not NAME.fullmatch(name):
+        raise Refused(
+            f"{what}={name!r}: want 1 to 64 letters, digits, dots, dashes or underscores, "
+            "beginning with a letter or digit."
+        )
+    return name
+
+
+class People:
+    """Everybody the registry knows."""
+
+    def __init__(self, registry: Registry, key_days: int = 90) -> None:
+        self._registry = registry
+        self._key_days = key_days
+
+    # ---- owners and analysts --------------------------------------------------------------
+
+    def add_owner(self, name: str) -> Person:
+        """A new owner with an empty tenant. Only whoever runs the server can do this."""
+        check_name(name, "owner")
+        try:
+            with self._registry.writing() as run:
+                number = new_id(
+                    run, "INSERT INTO people (house, name, role, created) "
+                    "VALUES (0, ?, 'owner', ?)", name, now(),
+                )  # fmt: skip
+                run("UPDATE people SET house = id WHERE id = ?", number)
+        except Taken:
+            raise Refused(f"owner={name!r} is there already.") from None
+        return Person(number, number, name, "owner")
+
+    def owner(self, name: str | None = None) -> Person:
+        """The owner of this name; the only one without a name."""
+        rows = self._registry.all("SELECT * FROM people WHERE role = 'owner' ORDER BY id")
+        found = [row for row in rows if name in (None, row["name"])]
+        if len(found) != 1:
+            names = ", ".join(row["name"] for row in rows)
+            raise NotFound(f"owner={name!r}: want one of {names}.")
+        return person_of(found[0])
+
+    def all_owners(self) -> list[Person]:
+        """Every owner, the first one first."""
+        rows = self._registry.all("SELECT * FROM people WHERE role = 'owner' ORDER BY id")
+        return [person_of(row) for row in rows]
+
+    def owners(self) -> int:
+        """How many owners this server has."""
+        return int(self._registry.one("SELECT count(*) FROM people WHERE role = 'owner'")[0])
+
+    def add_analyst(self, tenant: int, name: str) -> Person:
+        """A new analyst of a tenant; one who was removed comes back, with what they spent."""
+        check_name(name, "analyst")
+        with self._registry.writing() as run:
+            known = run(
+                "SELECT * FROM people WHERE house = ? AND name = ? AND role = 'analyst'",
+                tenant, name,
+            ).fetchone()  # fmt: skip
+            if known is not None and known["removed"] is None:
+                raise Refused(f"analyst={name!r} is there already.")
+            if known is not None:
+                run("UPDATE people SET removed = NULL WHERE id = ?", known["id"])
+                return person_of(known)
+            number = new_id(
+                run, "INSERT INTO people (house, name, role, created) "
+                "VALUES (?, ?, 'analyst', ?)", tenant, name, now(),
+            )  # fmt: skip
+        return Person(number, tenant, name, "analyst")
+
+    def analyst(self, tenant: int, name: str) -> Person:
+        """An analyst of this tenant."""
+        row = self._registry.one(
+            "SELECT * FROM people WHERE house = ? AND name = ? AND role = 'analyst' "
+            "AND removed IS NULL", tenant, name,
+        )  # fmt: skip
+        if row is None:
+            raise NotFound(f"there is no analyst {name!r}.")
+        return person_of(row)
+
+    def analysts(self, tenant: int) -> list[dict[str, Any]]:
+        """The analysts of a tenant, and the datasets each is invited to."""
+        rows = self._registry.all(
+            "SELECT p.name, p.created, d.name AS dataset FROM people p "
+            "LEFT JOIN members m ON m.person = p.id "
+            "LEFT JOIN datasets d ON d.id = m.dataset AND d.state <> 'closed' "
+            "WHERE p.house = ? AND p.role = 'analyst' AND p.removed IS NULL "
+            "ORDER BY p.name, d.name", tenant,
+        )  # fmt: skip
+        found: dict[str, dict[str, Any]] = {}
+        for row in rows:
+            said = {"name": row["name"], "created": row["created"], "datasets": []}
+            listed = found.setdefault(row["name"], said)["datasets"]
+            listed += [] if row["dataset"] is None else [row["dataset"]]
+        return list(found.values())
+
+    def remove_analyst(self, tenant: int, name: str, by: str = "") -> None:
+        """Take away an analyst's keys and invitations. What they spent stays spent."""
+        person = self.analyst(tenant, name)
+        with self._registry.writing() as run:
+            for row in run("SELECT dataset FROM members WHERE person = ?", person.id).fetchall():
+                note(run, row["dataset"], "remove", who=name, by=by)
+            run("UPDATE people SET removed = ? WHERE id = ?", now(), person.id)
+            run("UPDATE keys SET revoked = ? WHERE person = ? AND revoked IS NULL",
+                now(), person.id)  # fmt: skip
+            run("DELETE FROM members WHERE person = ?", person.id)
+
+    # ---- invitations ----------------------------------------------------------------------
+
+    def invite(self, dataset: int, person: Person, by: str = "") -> None:
+        """Let an analyst see and ask a dataset."""
+        with self._registry.writing() as run:
+            new = run("INSERT INTO members (dataset, person) VALUES (?, ?) ON CONFLICT DO NOTHING",
+                      dataset, person.id).rowcount  # fmt: skip
+            if new:
+                note(run, dataset, "invite", who=person.name, by=by)
+
+    def uninvite(self, dataset: int, person: Person, by: str = "") -> None:
+        """The dataset is no longer there for this analyst."""
+        with self._registry.writing() as run:
+            gone = run("DELETE FROM members WHERE dataset = ? AND person = ?", dataset, person.id)
+            if gone.rowcount:
+                note(run, dataset, "uninvite", who=person.name, by=by)
+
+    def members(self, dataset: int) -> list[str]:
+        """The analysts invited to a dataset."""
+        rows = self._registry.all(
+            "SELECT p.name FROM members m JOIN people p ON p.id = m.person WHERE m.dataset = ? "
+            "ORDER BY p.name", dataset,
+        )  # fmt: skip
+        return [row["name"] for row in rows]
+
+    # ---- keys -----------------------------------------------------------------------------
+
+    def new_key(
+        self, person: Person, *, datasets: Sequence[str] | None = None, days: int | None = None,
+        label: str = "",
+    ) -> Key:  # fmt: skip
+        """A new key for a person, for some datasets only if they are named."""
+        days = self._key_days if days is None else days
+        if type(days) is not int or not 1 <= days <= MAX_DAYS:
+            raise Refused(f"days={days!r}: want a whole number from 1 to {MAX_DAYS:,}.")
+        if not isinstance(label, str) or len(label) > MAX_LABEL:
+            raise Refused(f"label: want at most {MAX_LABEL} letters.")
+        scope = (
+            None if datasets is None else json.dumps([check_name(d, "dataset") for d in datasets])
+        )
+        number, secret = secrets.token_hex(8), secrets.token_urlsafe(32)
+        expires = (self._registry.clock.time() + timedelta(days=days)).isoformat(timespec="seconds")
+        with self._registry.writing() as run:
+            run(
+                "INSERT INTO keys (id, hash, person, label, datasets, created, expires) "
+                "VALUES (?, ?, ?, ?, ?, ?, ?)",
+                number, hashed(secret), person.id, label, scope, now(), expires,
+            )  # fmt: skip
+        return Key(number, f"sulq_{number}_{secret}", expires)
+
+    def keys(self, tenant: int, person: int | None = None) -> list[dict[str, Any]]:
+        """The keys of a tenant, or of one person in it; never their secrets."""
+        rows = self._registry.all(
+            "SELECT k.id, p.name person, p.role, k.label, coalesce(k.datasets, 'null') datasets, "
+            "k.created, k.expires, k.revoked FROM keys k JOIN people p ON p.id = k.person "
+            "WHERE p.house = ? AND p.id = coalesce(?, p.id) ORDER BY k.created, k.id",
+            tenant, person,
+        )  # fmt: skip
+        return [dict(row) | {"datasets": json.loads(row["datasets"])} for row in rows]
+
+    def rotate(self, key: str) -> Key:
+        """A new key in place of this one, for the same datasets and days; this one ends.
+
+        It lasts no longer than the other would have: how long is for the owner to say.
+        """
+        number, secret = secrets.token_hex(8), secrets.token_urlsafe(32)
+        with self._registry.writing() as run:
+            made = run(
+                "INSERT INTO keys (id, hash, person, label, datasets, created, expires) "
+                "SELECT ?, ?, person, label, datasets, ?, expires FROM keys "
+                "WHERE id = ? AND revoked IS NULL", number, hashed(secret), now(), key,
+            )  # fmt: skip
+            if made.rowcount != 1:
+                raise NotFound(f"there is no key {key!r}.")
+            run("UPDATE keys SET revoked = ? WHERE id = ?", now(), key)
+            expires = run("SELECT expires FROM keys WHERE id = ?", number).fetchone()["expires"]
+        return Key(number, f"sulq_{number}_{secret}", expires)
+
+    def revoke(self, tenant: int, key: str, person: int | None = None) -> None:
+        """End a key of this tenant, or of one person in it, at once."""
+        with self._registry.writing() as run:
+            done = run(
+                "UPDATE keys SET revoked = coalesce(revoked, ?) WHERE id = ? AND person IN "
+                "(SELECT id FROM people WHERE house = ? AND id = coalesce(?, id))",
+                now(), key, tenant, person,
+            )  # fmt: skip
+        if done.rowcount != 1:
+            raise NotFound(f"there is no key {key!r}.")
+
+
+def hashed(secret: str) -> bytes:
+    """What the registry keeps of a secret."""
+    return sha256(secret.encode()).digest()
+
+
+def person_of(row: Any) -> Person:
+    """A row of the table `people`."""
+    return Person(row["id"], row["house"], row["name"], row["role"])

@@ -1,0 +1,103 @@
+"""May this server be sent questions? Whether what it needs can be reached from here.
+
+That is looked at in the background, every few seconds: whoever asks hears what was found last,
+at once, so that nobody's question can be felt in it and nobody can make it work. What is missing
+is for the log.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+import threading
+from collections.abc import Callable
+from concurrent.futures import Future, wait
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+from sulq.errors import SulqError
+from sulq.server.services import locations, logs
+from sulq.server.services.access import Record, record_of
+from sulq.server.services.registry import Registry
+from sulq.sources.postgres import Address, is_address, reach
+
+LOOK_SECONDS = 2.0
+PLACES = ("ledger", "source")
+
+
+class Readiness:
+    """What was found when last looked at."""
+
+    def __init__(self, registry: Registry, folder: Path) -> None:
+        self._registry = registry
+        self._folder = folder
+        self._stopped = threading.Event()
+        self._missing: tuple[str, ...] = ("start",)
+
+    @property
+    def ready(self) -> bool:
+        """Was everything there?"""
+        return not self._missing
+
+    def start(self, opening: Future[Any]) -> None:
+        """Look again and again until stopped, once datasets have been opened."""
+        threading.Thread(target=self._watch, args=(opening,), name="readiness", daemon=True).start()
+
+    def close(self) -> None:
+        """Look no more, and be ready no more."""
+        self._stopped.set()
+        self._missing = ("stop",)
+
+    def _watch(self, opening: Future[Any]) -> None:
+        wait([opening])
+        while not self._stopped.is_set():
+            missing = self.missing()
+            if missing != self._missing and not self._stopped.is_set():
+                level = logging.WARNING if missing else logging.INFO
+                logs.event("not ready" if missing else "ready", level, missing=list(missing))
+                self._missing = missing
+            self._stopped.wait(LOOK_SECONDS)
+
+    def missing(self) -> tuple[str, ...]:
+        """What cannot be reached: the registry, or the ledger or source of a dataset by name."""
+        try:
+            rows = self._registry.all("SELECT * FROM datasets WHERE state = 'open' ORDER BY id")
+        except Exception:
+            return ("registry",)
+        servers = _Servers()
+        return tuple(
+            f"{place} of {record.name}"
+            for record in map(record_of, rows)
+            for place in PLACES
+            if not self._is_there(record, place, servers)
+        )
+
+    def _is_there(self, record: Record, place: str, servers: _Servers) -> bool:
+        with suppress(Exception):
+            said = locations.found(json.loads(record.arguments), self._folder)
+            if is_address(said[place]):
+                return servers.is_up(said[place])
+            return "://" in said[place] or Path(said[place]).exists()
+        return False
+
+
+class _Servers:
+    """Databases that were tried already: one try for all who are in one."""
+
+    def __init__(self) -> None:
+        self._up: dict[str, bool] = {}
+
+    def is_up(self, address: str) -> bool:
+        url = Address.read(address).url
+        if url not in self._up:
+            self._up[url] = _succeeds(lambda: reach(url).close())
+        return self._up[url]
+
+
+def _succeeds(work: Callable[[], object]) -> bool:
+    try:
+        work()
+    except SulqError:
+        return False
+    return True

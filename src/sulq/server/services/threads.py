@@ -1,0 +1,129 @@
+"""Threads for what blocks: few, shared fairly by persons, and what nobody pays for metered."""
+
+from __future__ import annotations
+
+import asyncio
+import contextvars
+import time
+from collections import OrderedDict, deque
+from collections.abc import Callable, Hashable
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any, TypeVar
+
+from sulq.errors import LimitReached
+from sulq.server.services.admission import AtOnce, Meter
+from sulq.server.services.settings import Settings
+
+Given = TypeVar("Given")
+
+
+def pool(threads: int) -> ThreadPoolExecutor:
+    """So many threads."""
+    return ThreadPoolExecutor(threads, thread_name_prefix="sulq")
+
+
+def run_in(
+    threads: ThreadPoolExecutor, function: Callable[..., Given], *arguments: Any
+) -> asyncio.Future[Given]:
+    """Run what blocks in one of these threads, with this request's context."""
+    context = contextvars.copy_context()
+    return asyncio.get_running_loop().run_in_executor(threads, context.run, function, *arguments)
+
+
+class FairThreads:
+    """Threads of which a person has one at a time; persons who wait take turns."""
+
+    def __init__(self, threads: int) -> None:
+        self._pool = pool(threads)
+        self._free = threads
+        self._running: set[Hashable] = set()
+        self._waiting: OrderedDict[Hashable, deque[asyncio.Future[None]]] = OrderedDict()
+        self._stopped = False
+
+    async def run(self, who: Hashable, function: Callable[..., Given], *arguments: Any) -> Given:
+        """Run this in the person's turn."""
+        if self._stopped:
+            raise _stopping()
+        if not self._free or who in self._running:
+            turn: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+            self._waiting.setdefault(who, deque()).append(turn)
+            try:
+                await turn
+            except BaseException:
+                self._give_up(who, turn)
+                raise
+        else:
+            self._take(who)
+        try:
+            return await run_in(self._pool, function, *arguments)
+        finally:
+            self._leave(who)
+
+    def _take(self, who: Hashable) -> None:
+        self._free -= 1
+        self._running.add(who)
+
+    def _leave(self, who: Hashable) -> None:
+        self._free += 1
+        self._running.discard(who)
+        following = next((w for w in self._waiting if w not in self._running), None)
+        if following is None:
+            return
+        line = self._waiting.pop(following)
+        turn = line.popleft()
+        if line:
+            self._waiting[following] = line  # to the end: the others come first
+        self._take(following)
+        turn.set_result(None)
+
+    def _give_up(self, who: Hashable, turn: asyncio.Future[None]) -> None:
+        if turn.done() and not turn.cancelled() and turn.exception() is None:  # it had just come
+            self._leave(who)
+            return
+        line = self._waiting.get(who)
+        if line is not None and turn in line:
+            line.remove(turn)
+            if not line:
+                del self._waiting[who]
+
+    def stop(self) -> None:
+        """Refuse those who wait, and whoever comes."""
+        self._stopped = True
+        for line in self._waiting.values():
+            for turn in line:
+                if not turn.done():
+                    turn.set_exception(_stopping())
+        self._waiting.clear()
+
+    def close(self) -> None:
+        """Wait for what is under way."""
+        self._pool.shutdown(wait=True)
+
+
+def _stopping() -> LimitReached:
+    return LimitReached("this server stops. Nothing was charged.\nAsk again later.", 1.0)
+
+
+class MeteredThreads:
+    """Threads for what nobody pays: of each person so many at once, and so many seconds."""
+
+    def __init__(self, threads: int, share: float, burst: float, settings: Settings) -> None:
+        self._threads = FairThreads(threads)
+        self._meter = Meter(share * settings.rate, burst * settings.burst)
+        self._at_once = AtOnce(settings.at_once)
+        self.stop, self.close = self._threads.stop, self._threads.close
+
+    async def run(self, who: Hashable, function: Callable[[], Given]) -> Given:
+        """Run this in the person's turn, as long as its seconds last."""
+        self._meter.check(who)
+
+        def run() -> Given:
+            self._meter.check(who)  # those before it may have used them up
+            start = time.thread_time()
+            try:
+                return function()
+            finally:
+                self._meter.spend(who, time.thread_time() - start)
+
+        with self._at_once.one_more(who):
+            return await self._threads.run(who, run)

@@ -1,0 +1,132 @@
+"""The time of one batch: the public moments at which anything of it may be heard of.
+
+Rows are read from the moment the charge is on disk, and have `scan_seconds` for it. What was read
+in that time is stored at its end, and replies leave when the period is over. What was not is late:
+it is stored at the end of 1, 3, 7, ... further periods, whichever comes first after it is done. So
+nothing moves at a moment that depends on rows.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+import time
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+STOP_SHARE = 0.8  # of a period, after which a scan is stopped that nobody will wait for
+
+
+@dataclass(frozen=True, slots=True)
+class Period:
+    """How long a batch takes, and how much of that its scan may take; both public."""
+
+    seconds: float
+    scan_seconds: float
+
+
+class Clock:
+    """The time, and waiting for a moment of it; tests bring one that moves when told to."""
+
+    def now(self) -> float:
+        """Seconds, of time.monotonic()."""
+        return time.monotonic()
+
+    async def until(self, moment: float) -> None:
+        """Wait for this moment, in the event loop."""
+        await asyncio.sleep(max(moment - self.now(), 0.0))
+
+    def hold(self, moment: float, stopping: threading.Event) -> None:
+        """Wait for this moment, in a thread; no longer if the server stops."""
+        stopping.wait(max(moment - self.now(), 0.0))
+
+
+class Window:
+    """One batch under way, seen from its thread (begin, end) and from the event loop."""
+
+    def __init__(
+        self, period: Period, clock: Clock, stopping: threading.Event,
+        missed: Callable[[float], None] | None = None, *, patient: bool = True,
+    ) -> None:  # fmt: skip
+        self.period = period
+        self.clock = clock
+        self.start = clock.now()
+        self.known: Sequence[Any] = ()  # of what the pipeline was asked, what is settled,
+        self.places: Sequence[int] = ()  # and where each is in the batch
+        self.late = False
+        self.patient = patient  # or is a scan stopped that is not done in time?
+        self._stopping = stopping
+        self._missed = missed  # what is done about a scan that was late, and took so long
+        self._lock = threading.Lock()
+        self._paid: float | None = None
+        self._shown: float | None = None
+
+    # ---- in the thread --------------------------------------------------------------------
+
+    def begin(self, known: Sequence[Any] = ()) -> None:
+        """The charge is on disk: rows are read from now on."""
+        self.known = known
+        self._paid = self.clock.now()
+
+    def end(self) -> None:
+        """Rows are read: wait for the next public moment."""
+        assert self._paid is not None
+        now = self.clock.now()
+        with self._lock:
+            self.late = late = self.late or now > self.due
+            if not late:
+                self._shown = self.due
+        if late:
+            if self._missed is not None and self.patient:
+                self._missed(now - self._paid)
+            now = self.clock.now()
+            moments = self.moments() if self.patient else iter([now])
+            self._shown = next(moment for moment in moments if moment >= now)
+        self.clock.hold(self._shown or now, self._stopping)
+
+    def stops(self, longest: float) -> float:
+        """The moment at which a scan that is not done is stopped."""
+        return self.start + (longest if self.patient else STOP_SHARE * self.period.seconds)
+
+    # ---- in the event loop ----------------------------------------------------------------
+
+    @property
+    def reading(self) -> bool:
+        """Is the charge on disk?"""
+        return self._paid is not None
+
+    @property
+    def due(self) -> float:
+        """The moment by which rows must be read."""
+        assert self._paid is not None
+        return self._paid + self.period.scan_seconds
+
+    @property
+    def scanned(self) -> float:
+        """The moment at which the time for the scan is over, whether there is one or not."""
+        over = self.start + (self.period.seconds + self.period.scan_seconds) / 2
+        return over if self._paid is None else max(over, self.due)
+
+    @property
+    def closes(self) -> float:
+        """The moment at which replies leave."""
+        over = self.start + self.period.seconds
+        return over if self._paid is None else max(over, self.due)
+
+    def is_late(self) -> bool:
+        """Asked when it closes: were rows not read in time? From then on that is settled."""
+        with self._lock:
+            self.late = self.late or self._shown is None
+            return self.late
+
+    def moments(self) -> Iterator[float]:
+        """When a late answer may be stored: 1, 3, 7, ... periods after it was due."""
+        further = 1
+        while True:
+            yield self.due + further * self.period.seconds
+            further = 2 * further + 1
+
+    def shown_by(self, moment: float) -> bool:
+        """Is the answer stored from this moment on?"""
+        return self._shown is not None and self._shown <= moment

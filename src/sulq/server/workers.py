@@ -1,0 +1,78 @@
+"""Several processes on one socket and one folder, which live no longer than their parent.
+
+Each worker has a pipe from its parent. The settings come through it, since a command line is
+for everybody to read; and it ends when the parent does, however that was, and so does the worker.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import socket
+import subprocess
+import sys
+import threading
+from dataclasses import asdict
+from pathlib import Path
+from typing import IO
+
+from sulq.server.process import STOP_SECONDS, serve
+from sulq.server.services.settings import Settings
+
+PAUSE_SECONDS = 1.0  # before a worker process that died is started again
+
+
+def serve_many(settings: Settings, bound: socket.socket) -> None:
+    """Keep that many workers going until told to stop; one that dies is started again."""
+    os.set_inheritable(bound.fileno(), True)
+    stopping = threading.Event()
+    for number in (signal.SIGTERM, signal.SIGINT):
+        signal.signal(number, lambda *_: stopping.set())
+    workers = [_worker(settings, bound) for _ in range(settings.workers)]
+    while not stopping.wait(PAUSE_SECONDS):
+        workers = [w if w.poll() is None else _worker(settings, bound) for w in workers]
+    for worker in workers:
+        worker.terminate()
+    for worker in workers:
+        worker.wait()
+
+
+def _worker(settings: Settings, bound: socket.socket) -> subprocess.Popen[bytes]:
+    command = [sys.executable, "-m", "sulq.server.workers", str(bound.fileno())]
+    worker = subprocess.Popen(command, stdin=subprocess.PIPE, pass_fds=[bound.fileno()])
+    assert worker.stdin is not None
+    said = asdict(settings) | {"folder": str(settings.folder)}
+    try:
+        worker.stdin.write(json.dumps(said).encode() + b"\n")
+        worker.stdin.flush()  # and the pipe stays open as long as this process lives
+    except BrokenPipeError:
+        pass  # it died at once; it is started again
+    return worker
+
+
+def main(number: str) -> None:
+    """One worker process, on a socket that it was handed."""
+    pipe = sys.stdin.buffer
+    said = pipe.readline()
+    if not said:
+        return  # the parent is gone already
+    values = json.loads(said)
+    values |= {"folder": Path(values["folder"]), "sources": tuple(values["sources"])}
+    settings = Settings(**values)
+    grace = settings.longest_seconds + 2 * STOP_SECONDS
+    ending = threading.Thread(target=_end_with, args=(pipe, grace), daemon=True)
+    ending.start()
+    serve(settings, socket.socket(proto=socket.IPPROTO_TCP, fileno=int(number)))
+
+
+def _end_with(pipe: IO[bytes], grace_seconds: float) -> None:
+    """Wait for the parent's end, then stop as if told to; at once if that takes too long."""
+    pipe.read()
+    os.kill(os.getpid(), signal.SIGTERM)
+    threading.Event().wait(grace_seconds)
+    os._exit(1)
+
+
+if __name__ == "__main__":
+    main(*sys.argv[1:])

@@ -1,0 +1,14 @@
+"""Where rows come from: paths, frames and addresses, and what their metadata says.
+
+array_rows.py        ArrayRows: an array of numbers, read where it lies
+draft.py             a first draft of a schema, from metadata alone
+frames.py            Arrow tables whose every declared value can be read
+guess.py             types of a CSV's columns, guessed from its first rows
+postgres.py          PostgreSQL's addresses, connections and pinned sessions
+postgres_catalog.py  a table's columns, rights and version, from the catalogs
+row_count.py         how many rows a file has
+source.py            Source: a path, a frame or an array, bound to a schema
+spark.py             a Spark session of our own, and rows found by name
+text_files.py        JSON lines, SQLite, Excel, encodings: files whose values are texts
+text_values.py       texts read as their declared type, as SQL that cannot fail
+"""

@@ -1,0 +1,256 @@
+"""What PostgreSQL's catalogs say of a table: its columns, its rights, whether it moved.
+
+Only names, types, rules of views, and which transactions are over, are looked at here. Catalogs
+are readable by every role, so a role with SELECT on one table is enough.
+"""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from sulq.errors import SchemaError
+from sulq.expressions.quoting import quote
+from sulq.sources.postgres import OLDEST, first_look, reach
+
+if TYPE_CHECKING:
+    import psycopg
+
+MAX_DIGITS = 300  # of a numeric that every float can be near to
+DEFAULT_COLLATIONS = (0, 100, 950)  # none, the database's own, "C": equal means equal bytes
+
+# A stored type, and the DuckDB type that means the same to a declaration; numeric(p, 0) is HUGEINT.
+PLAIN = {
+    "bool": "BOOLEAN", "int2": "SMALLINT", "int4": "INTEGER", "int8": "BIGINT",
+    "float4": "FLOAT", "float8": "DOUBLE", "text": "VARCHAR", "varchar": "VARCHAR",
+    "date": "DATE", "timestamp": "TIMESTAMP", "timestamptz": "TIMESTAMP WITH TIME ZONE",
+}  # fmt: skip
+AS_TEXT = ("bpchar", "name", "uuid", "citext")
+
+FIND = """
+SELECT c.oid, n.nspname, c.relname
+FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace
+WHERE c.relkind IN ('r', 'p', 'v', 'm', 'f') AND n.nspname !~ '^pg_'
+  AND n.nspname <> 'information_schema' AND has_any_column_privilege(c.oid, 'SELECT')
+  AND has_schema_privilege(n.oid, 'USAGE')
+ORDER BY n.nspname, c.relname
+"""
+COLUMNS = """
+WITH RECURSIVE base AS (
+  SELECT attnum, attname, atttypid AS type, atttypmod AS mod, attcollation
+  FROM pg_attribute WHERE attrelid = $1 AND attnum > 0 AND NOT attisdropped
+    AND has_column_privilege($1, attnum, 'SELECT')
+  UNION ALL
+  SELECT attnum, attname, typbasetype, CASE WHEN mod = -1 THEN typtypmod ELSE mod END, attcollation
+  FROM base JOIN pg_type ON pg_type.oid = type WHERE typtype = 'd'
+)
+SELECT attname, typname, typtype, mod, attcollation::bigint
+FROM base JOIN pg_type ON pg_type.oid = type WHERE typtype <> 'd' ORDER BY attnum
+"""
+FACTS = """
+SELECT current_setting('server_version_num')::int, system_identifier::text,
+  (SELECT oid::bigint FROM pg_database WHERE datname = current_database()),
+  (SELECT rolsuper FROM pg_roles WHERE rolname = current_user)
+  OR has_table_privilege($1, 'INSERT, UPDATE, DELETE, TRUNCATE')
+FROM pg_control_system()
+"""
+# The table, the partitions below it, the tables and views that a view reads.
+PARTS = """
+WITH RECURSIVE parts(oid) AS (
+  SELECT $1::oid
+  UNION
+  SELECT found.oid FROM parts CROSS JOIN LATERAL (
+    SELECT inhrelid AS oid FROM pg_inherits WHERE inhparent = parts.oid
+    UNION ALL
+    SELECT d.refobjid FROM pg_rewrite r
+    JOIN pg_depend d ON d.classid = 'pg_rewrite'::regclass AND d.objid = r.oid
+    JOIN pg_class v ON v.oid = r.ev_class AND v.relkind = 'v'
+    WHERE r.ev_class = parts.oid AND d.refclassid = 'pg_class'::regclass
+      AND d.refobjid <> r.ev_class
+  ) AS found
+)
+SELECT c.oid::bigint, c.relkind, c.relam::bigint, EXISTS (
+    SELECT FROM pg_class e WHERE e.relnamespace = c.relnamespace AND e.relname = 'entries')
+FROM parts JOIN pg_class c ON c.oid = parts.oid WHERE c.relkind NOT IN ('i', 'I', 'c', 't')
+"""
+# Does a view read a clock, chance, or whatever a function of somebody's own does? pg_depend does
+# not name PostgreSQL's own functions, so these are taken from the tree of the view's rule.
+READS_MORE = r"""
+WITH rule AS MATERIALIZED (
+  SELECT oid, ev_action::text AS tree FROM pg_rewrite WHERE ev_class = $1
+)
+SELECT
+  EXISTS (SELECT FROM rule WHERE tree ~ '\{(SQLVALUEFUNCTION|TABLESAMPLECLAUSE|TABLEFUNC|JSONEXPR)')
+  OR EXISTS (SELECT FROM rule CROSS JOIN LATERAL
+      regexp_matches(tree, ':(?:funcid|opfuncid|aggfnoid|winfnoid) (\d+)', 'g') AS named(id)
+    JOIN pg_proc p ON p.oid = named.id[1]::oid WHERE p.provolatile <> 'i')
+  OR EXISTS (SELECT FROM rule CROSS JOIN LATERAL -- a text such as 'today' read as a date
+      regexp_matches(tree, ':resulttype (\d+)', 'g') AS named(id)
+    JOIN pg_type t ON t.oid = named.id[1]::oid JOIN pg_proc p ON p.oid = t.typinput
+    WHERE p.provolatile <> 'i' AND tree ~ '\{COERCEVIAIO')
+  OR EXISTS (SELECT FROM rule
+    JOIN pg_depend d ON d.classid = 'pg_rewrite'::regclass AND d.objid = rule.oid
+    WHERE d.refclassid
+      NOT IN ('pg_class'::regclass, 'pg_collation'::regclass, 'pg_constraint'::regclass))
+"""
+HEAP = (0, 2)  # PostgreSQL's own way to store rows
+# Which transactions are over, in which life of the server: a crash ends with a checkpoint, and
+# a standby replays. Two equal snapshots see the same rows.
+STATE = """
+SELECT pg_current_snapshot()::text, checkpoint_lsn::text,
+  extract(epoch FROM pg_postmaster_start_time())::text, pg_last_wal_replay_lsn()::text
+FROM pg_control_checkpoint()
+"""
+
+
+@dataclass(frozen=True, slots=True)
+class Stored:
+    """One column as it is stored: what a declaration calls its type, and the SQL to read it."""
+
+    kind: str
+    sql: str
+    scale: int | None = None  # digits after the point of a numeric, where declared
+
+
+@dataclass(frozen=True, slots=True)
+class Relation:
+    """A table, a view or a partitioned table that this role may read."""
+
+    oid: int
+    name: str  # for SQL
+    shown: str  # for people
+    place: str
+    writable: bool
+    columns: dict[str, Stored]
+
+    @property
+    def types(self) -> dict[str, str]:
+        """Each readable column's type, in the words that declarations are compared with."""
+        return {name: c.kind for name, c in self.columns.items()}
+
+
+def find_relation(connection: psycopg.Connection[Any], table: str | None) -> Relation:
+    """The table of this name; its schema may stand before it, with a dot."""
+    found = _rows(connection, FIND)
+    same = [f for f in found if table in (None, f[2], f"{f[1]}.{f[2]}")]
+    if len(same) > 1:
+        same = [f for f in same if f[1] == "public"] or same
+    if len(same) != 1:
+        names = [f"{f[1]}.{f[2]}" for f in (same or found)[:20]]
+        what = "names several" if same else "is not there, or this role may not read it"
+        raise SchemaError(
+            f"table={table!r} {what}. This role may read: {', '.join(names) or 'nothing'}. Name "
+            "one with table='schema.name'."
+        )
+    oid, namespace, relation = same[0]
+    version, server, database, writable = _rows(connection, FACTS, oid)[0]
+    if version < OLDEST:
+        raise SchemaError(
+            f"source: PostgreSQL {version // 10_000} is too old, want {OLDEST // 10_000} or newer."
+        )
+    columns = {row[0]: _stored(*row) for row in _rows(connection, COLUMNS, oid)}
+    return Relation(
+        oid, f"{quote(namespace)}.{quote(relation)}", f"{namespace}.{relation}",
+        f"postgresql {server} {database} {oid}", bool(writable), columns,
+    )  # fmt: skip
+
+
+def server_types(url: str, table: str | None) -> dict[str, str]:
+    """Each readable column's stored type, in the words that declarations are compared with."""
+    with reach(url) as connection, first_look(url, table, connection):
+        return find_relation(connection, table).types
+
+
+def _stored(name: str, type_: str, kind: str, mod: int, collation: int) -> Stored:
+    sql = quote(name)
+    plain = 'COLLATE "C"' if collation not in DEFAULT_COLLATIONS else ""
+    if type_ == "float4":
+        return Stored("FLOAT", f"CAST({sql} AS DOUBLE PRECISION)")
+    if type_ == "oid":
+        return Stored("BIGINT", f"CAST({sql} AS BIGINT)")
+    if type_ == "numeric":
+        return _numeric(sql, mod)
+    if kind == "e" or type_ in AS_TEXT:
+        return Stored(
+            "VARCHAR", f"(CAST({sql} AS TEXT) {plain})" if plain else f"CAST({sql} AS TEXT)"
+        )
+    if PLAIN.get(type_) == "VARCHAR":
+        return Stored("VARCHAR", f"({sql} {plain})" if plain else sql)
+    return Stored(PLAIN.get(type_, type_.upper()), sql)
+
+
+def _numeric(sql: str, mod: int) -> Stored:
+    """Whole if it was declared without digits after the point; else a decimal."""
+    if mod < 4:
+        return Stored("DECIMAL", sql)
+    digits, scale = (mod - 4) >> 16 & 0xFFFF, ((mod - 4) & 0x7FF ^ 1024) - 1024
+    if digits > MAX_DIGITS or not 0 <= scale <= MAX_DIGITS:
+        return Stored("DECIMAL", sql)
+    return Stored("DECIMAL", sql, scale) if scale else Stored("HUGEINT", sql)
+
+
+def version_of(connection: psycopg.Connection[Any], relation: Relation) -> str | None:
+    """Moves when rows may have changed; None if nothing would tell.
+
+    It says which transactions are over. Rows, views, functions and rights change with these and
+    in no other way, so they are the same as long as none has ended, anywhere on the server. The
+    server's counters of rows written would be no proof: a session may keep its own back for as
+    long as it likes, and a crash forgets them. A last word stands where rows are in a ledger's
+    own schema, so that nothing is taken to leave them alone.
+    """
+    beside = False
+    for oid, kind, stored, ledger in _rows(connection, PARTS, relation.oid):
+        beside |= ledger
+        if kind == "v":
+            if _rows(connection, READS_MORE, oid)[0][0]:
+                return None
+        elif kind not in ("r", "p", "m") or stored not in HEAP:
+            return None
+    state = " ".join(map(str, _rows(connection, STATE)[0]))
+    return f"{state} beside a ledger" if beside else state
+
+
+def contents_of(
+    connection: psycopg.Connection[Any], relation: Relation, names: list[str]
+) -> tuple[str, ...]:
+    """All columns that can be read, and these: each with n and the sum of the hashes of all rows.
+
+    Equal for equal rows, in whatever order they lie. First as older ledgers have them.
+    """
+    every, names = sorted(relation.columns), sorted(names)
+    asked = [(some, mix) for mix in (False, True) for some in (every, names)]
+    sums = list(dict.fromkeys(_sum_of_hashes(relation, *each) for each in asked))
+    n, *hashes = _rows(connection, f"SELECT count(*), {', '.join(sums)} FROM {relation.name}")[0]
+    found = dict(zip(sums, hashes, strict=True))
+    return tuple(json.dumps([*c, n, found[_sum_of_hashes(relation, c, mix)]]) for c, mix in asked)
+
+
+def declared_contents_of(
+    connection: psycopg.Connection[Any], relation: Relation, names: list[str]
+) -> str:
+    """The last of `contents_of` alone."""
+    names = sorted(names)
+    hashed = _sum_of_hashes(relation, names, mix=True)
+    n, found = _rows(connection, f"SELECT count(*), {hashed} FROM {relation.name}")[0]
+    return json.dumps([*names, n, found])
+
+
+def _sum_of_hashes(relation: Relation, names: list[str], mix: bool) -> str:
+    """The sum of a hash of every row.
+
+    PostgreSQL's hash of a record adds up those of its values, so a sum of it stays the same when
+    two rows swap a value. Hashed once more it does not. Older ledgers have the plain sum.
+    """
+    known = set(PLAIN.values()) | {"DECIMAL", "HUGEINT"}
+    stored = ((n, relation.columns[n]) for n in names)
+    parts = [c.sql if c.kind in known else f"CAST({quote(n)} AS TEXT)" for n, c in stored]
+    hashed = f"hash_record_extended(ROW({', '.join(parts)}), 0)"
+    if mix:
+        hashed = f"hash_numeric_extended(CAST({hashed} AS NUMERIC), 0)"
+    return f"sum({hashed})::text"
+
+
+def _rows(connection: psycopg.Connection[Any], sql: str, oid: int = 0) -> list[tuple[Any, ...]]:
+    """The catalogs' own number of a table is all that is ever put into these statements."""
+    return connection.execute(sql.replace("$1", f"CAST({int(oid)} AS oid)").encode()).fetchall()

@@ -1,0 +1,217 @@
+"""What the owner declares: columns, ranges, categories, what is public.
+
+Bounds and categories come from the owner's knowledge, never from the data: a bound read
+off the rows would itself be an answer nobody paid for.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import itertools
+import json
+import math
+import tomllib
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+from sulq.errors import SchemaError
+from sulq.values.column import (
+    LARGEST,
+    MAX_CELLS,
+    MAX_COLUMNS,
+    MAX_NAME,
+    OTHER,
+    PLAIN,
+    TYPES,
+    Column,
+    FileFormat,
+    Unit,
+    plain,
+)
+from sulq.values.declarations import Place, check_names, read_column, read_file_format, read_unit
+
+__all__ = [
+    "LARGEST",
+    "MAX_CELLS",
+    "MAX_NAME",
+    "OTHER",
+    "TYPES",
+    "Column",
+    "Schema",
+    "Unit",
+    "plain",
+]
+
+
+@dataclass(frozen=True)
+class Schema:
+    """The declared columns of one private table.
+
+    Without a unit each row is a person of its own. With one, all rows of a person are
+    protected together, and who owns which rows is public.
+    """
+
+    columns: tuple[Column, ...]
+    where: str = field(default="", compare=False)  # the file, for messages
+    unit: Unit | None = None
+    file: FileFormat = PLAIN
+
+    def __post_init__(self) -> None:
+        check_names(self.columns, self.where)
+        if self.unit is not None and self.unit.column not in {c.name for c in self.columns}:
+            raise SchemaError(
+                f"unit: column {self.unit.column!r} is not declared. Add [columns."
+                f'{self.unit.column}] with type = "integer" or "text".'
+            )
+        if self.key is not None and self.key.shards is not None and self.unit is not None:
+            raise SchemaError(
+                f"column {self.key.name!r}: shards part rows, and a person of [unit] may have rows "
+                "in several. Leave one of them out."
+            )
+        if self.cell_count > MAX_CELLS:
+            names = ", ".join(c.name for c in self.cell_columns)
+            raise SchemaError(
+                f"public columns {names} form {self.cell_count:,} ledger cells, "
+                f"at most {MAX_CELLS:,} are kept. Leave `values` out of one of them "
+                "(it stays usable, charged to everyone), list fewer values, or declare fewer "
+                "shards."
+            )
+
+    @classmethod
+    def load(cls, source: Schema | str | Path | Mapping[str, Any]) -> Schema:
+        """Read a schema from a TOML path or a dict; a Schema is returned as it is."""
+        if isinstance(source, Schema):
+            return source
+        if isinstance(source, Mapping):
+            return cls._from_mapping(source, "", "")
+        if not isinstance(source, str | Path):
+            raise SchemaError(f"schema={source!r}: give a TOML path, a dict or a sulq.Schema.")
+        path = Path(source)
+        try:
+            text = path.read_text(encoding="utf-8")
+        except (OSError, ValueError) as error:
+            why = getattr(error, "strerror", None) or "it is not UTF-8 text"
+            raise SchemaError(
+                f"schema={str(source)!r} cannot be read ({why}). Give a TOML path, a "
+                "dict or a sulq.Schema; `sulq schema draft FILE` writes a first draft."
+            ) from None
+        try:
+            mapping = tomllib.loads(text)
+        except tomllib.TOMLDecodeError as error:
+            raise SchemaError(f"{path.name}: not valid TOML: {error}.") from None
+        return cls._from_mapping(mapping, text, path.name)
+
+    @classmethod
+    def _from_mapping(cls, mapping: Mapping[str, Any], text: str, where: str) -> Schema:
+        columns = mapping.get("columns", mapping if not text else None)
+        if not isinstance(columns, Mapping) or not columns:
+            raise SchemaError(
+                f"{where or 'schema'}: no columns. Declare each one as [columns.NAME], for "
+                'example [columns.age] with type = "integer", low = 0, high = 120.'
+            )
+        if len(columns) > MAX_COLUMNS:
+            raise SchemaError(f"{len(columns):,} columns declared, at most {MAX_COLUMNS:,}.")
+        made = tuple(
+            read_column(str(name), spec, Place(text, where, str(name)))
+            for name, spec in columns.items()
+        )
+        unit = read_unit(mapping.get("unit") if "columns" in mapping else None, where)
+        if unit is not None:  # who owns which rows is public, by whole names
+            named: dict[str, Any] = {"public": True, "max_length": None}
+            made = tuple(replace(c, **named) if c.name == unit.column else c for c in made)
+        check_names(made, where, text)
+        said = mapping.get("file") if "columns" in mapping else None
+        return cls(made, where, unit, read_file_format(said, where))
+
+    @classmethod
+    def of_array(cls, count: int) -> Schema:
+        """Columns x0, x1, ... in [0, 1]: what a bare array gets."""
+        return cls(tuple(Column(f"x{i}", "number", 0.0, 1.0, nullable=False) for i in range(count)))
+
+    def __hash__(self) -> int:
+        return hash(self.digest)
+
+    def __getitem__(self, name: str) -> Column:
+        return self._by_name[name]
+
+    def get(self, name: str, *, quoted: bool = False) -> Column | None:
+        """Find a column as SQL does: exact, or in any case when not quoted."""
+        if not isinstance(name, str):
+            return None
+        if name in self._by_name or quoted:
+            return self._by_name.get(name)
+        return self._by_folded.get(name.lower())
+
+    @cached_property
+    def _by_name(self) -> dict[str, Column]:
+        return {c.name: c for c in self.columns}
+
+    @cached_property
+    def _by_folded(self) -> dict[str, Column]:
+        return {c.name.lower(): c for c in self.columns}
+
+    @property
+    def names(self) -> list[str]:
+        """The declared names, in order."""
+        return [c.name for c in self.columns]
+
+    @cached_property
+    def key(self) -> Column | None:
+        """The public row number, if one is declared."""
+        return next((c for c in self.columns if c.key), None)
+
+    @cached_property
+    def cell_columns(self) -> tuple[Column, ...]:
+        """The public columns whose listed values form the ledger's cells."""
+        if self.unit is not None:
+            return ()  # a person's rows may lie in several cells, so all are charged alike
+        shards = () if self.shards is None else (self.shards,)
+        return (*(c for c in self.columns if c.is_cell), *shards)
+
+    @cached_property
+    def shards(self) -> Column | None:
+        """The key, hashed: the last of the columns that form cells, and in no table."""
+        if self.key is None or self.key.shards is None:
+            return None
+        values = tuple(range(self.key.shards))
+        return Column(f"{self.key.name} shard", "integer", values=values, public=True)
+
+    @property
+    def cell_count(self) -> int:
+        """How many cells the ledger keeps, the '(other)' of each column included."""
+        return math.prod(len(c.listed or ()) + 1 for c in self.cell_columns)
+
+    @cached_property
+    def cells(self) -> tuple[tuple[Any, ...], ...]:
+        """Every combination of public values; None stands for undeclared or missing."""
+        return tuple(itertools.product(*((*(c.listed or ()), None) for c in self.cell_columns)))
+
+    def with_types(self, types: Mapping[str, str]) -> Schema:
+        """Fill in what only the source's metadata tells: whether a key is text or integer."""
+        return Schema(
+            tuple(
+                replace(c, type=types.get(c.name, "integer")) if c.type == "key" else c
+                for c in self.columns
+            ),
+            self.where,
+            self.unit,
+            self.file,
+        )
+
+    def to_json(self) -> dict[str, Any]:
+        """The whole schema as plain values."""
+        body: dict[str, Any] = {"columns": {c.name: c.to_json() for c in self.columns}}
+        if self.unit is not None:
+            body["unit"] = {"column": self.unit.column, "max_rows": self.unit.max_rows}
+        if self.file != PLAIN:
+            body["file"] = self.file.to_json()
+        return body
+
+    @cached_property
+    def digest(self) -> str:
+        """A short name for exactly these declarations."""
+        text = json.dumps(self.to_json(), sort_keys=True)
+        return hashlib.sha256(text.encode()).hexdigest()[:16]

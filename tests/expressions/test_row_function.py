@@ -1,0 +1,258 @@
+"""@sulq.row: what Python says of a row is what every engine says of it."""
+
+from __future__ import annotations
+
+import datetime
+import math
+import random
+
+import pytest
+from expressions.row_programs import ROWS, SCHEMA, Program, rows, table
+from helpers import ENGINES, opened, sums
+from soak import times
+
+import sulq
+from sulq.errors import QueryNotAllowed
+from sulq.expressions import python_calls, python_expressions
+from sulq.questions.check import check
+from sulq.values.schema import Schema
+
+HEAD = "import math\nimport datetime\nWEIGHTS = (2, 4, 9)\n"
+LIMITS = (18, 30, 45, 65)
+BATCH = 25
+
+
+def programs(first, count):
+    """Functions that are short enough and not the same for all rows, and their Python."""
+    declared = Schema.load(SCHEMA)
+    for seed in range(first, first + count):
+        source = HEAD + Program(random.Random(seed), "f").text()
+        try:
+            (function,) = sulq.row_functions(source).values()
+            check(sulq.Query([function]), declared, "gaussian", "beliefs")
+        except QueryNotAllowed:
+            continue
+        space = {}
+        exec(compile(source, "f", "exec"), space)
+        yield function, space["f"]
+
+
+def by_hand(function):
+    """What Python says of each row."""
+    return [function(**{k: v for k, v in r.items() if k != "row"}) for r in rows()]
+
+
+def differing(engine, found):
+    """The functions of which an engine says something else than Python on some row."""
+    asked = [sulq.Query([text], by="row") for text, _ in found]
+    pairs = zip(found, sums(engine, *asked), strict=True)
+    return [text for (text, plain), told in pairs if [x for (x,) in told] != by_hand(plain)]
+
+
+@pytest.mark.parametrize("name", ENGINES)
+def test_random_functions_are_what_python_says(name):
+    """Every row of every function, on every engine: the same whole numbers."""
+    engine, total = ENGINES[name](table(), SCHEMA), times(50, 3_200)
+    seen = 0
+    for first in range(0, total, BATCH):
+        found = list(programs(first, BATCH))
+        assert differing(engine, found) == []
+        seen += len(found)
+    assert seen >= 0.9 * total
+
+
+def test_a_slip_in_the_language_is_seen(monkeypatch):
+    """Control: with SQL's sign of % instead of Python's, the comparison above fails."""
+    wrong = {
+        **python_expressions.OPERATORS,
+        python_expressions.ast.Mod: (lambda a, b: a % b, lambda a, b: python_calls.both(
+            a, "%", b, python_calls.PRODUCT)),
+    }  # fmt: skip
+    monkeypatch.setattr(python_expressions, "OPERATORS", wrong)
+    assert differing(ENGINES["reference"](table(), SCHEMA), list(programs(0, BATCH)))
+
+
+# ---- how it is used ------------------------------------------------------------------------
+
+
+@sulq.row
+def risk(age, bmi=30):
+    """A docstring is not read."""
+    if age > 65 or bmi > 35:
+        return 1
+    return 0.5 if bmi > 30 else 0
+
+
+@sulq.row
+def bracket(age):
+    found = 0
+    for limit in LIMITS:
+        if age >= limit:
+            found += 1
+    return found
+
+
+@sulq.row
+def heavy(bmi):
+    return bmi > 30
+
+
+@pytest.fixture
+def db():
+    return opened(table(), SCHEMA, epsilon=1.0, queries=100)
+
+
+def test_it_is_its_expression():
+    assert risk == "case when age > 65 or 30 > 35 then 1 when 30 > 30 then 0.5 else 0 end"
+    assert bracket.count("case") == len(LIMITS)
+    assert risk("years", "weight") == (
+        "case when years > 65 or weight > 35 then 1 when weight > 30 then 0.5 else 0 end"
+    )
+    assert risk("least(age, 90)", bmi=20).startswith("case when (least(age, 90)) > 65 or 20 > 35")
+    assert risk.function(70) == 1
+    assert repr(bracket).startswith("<row function bracket(age): case")
+
+
+def test_it_stands_where_an_expression_can(db):
+    """In values, predicates, groups, SQL, and prices."""
+    ages = [r["age"] for r in rows()]
+    brackets = [sum(a >= limit for limit in LIMITS) for a in ages]
+    assert db.sum(bracket).value == pytest.approx(sum(brackets))
+    assert db.count(heavy).value == sum(r["bmi"] > 30 for r in rows())
+    text = "select sum(bracket(age)) as b, sum(risk(age, bmi)) as r from frame where heavy(bmi)"
+    found = db.sql(text, define=[bracket, risk, heavy])
+    both = [(b, r) for b, r in zip(brackets, rows(), strict=True) if r["bmi"] > 30]
+    assert found.to_arrow().to_pylist()[0]["b"] == pytest.approx(sum(b for b, _ in both))
+    assert db.price(text, define=[bracket, risk, heavy]).micro > 0
+    assert db.sum(bracket).value == db.sum(str(bracket)).value  # the same question
+
+
+def test_functions_call_each_other():
+    @sulq.row
+    def twice(age):
+        return risk(age, bmi=40) + bracket(age)
+
+    assert "case when age > 65 or 40 > 35" in twice
+
+
+def test_calls_are_written_out_in_sql():
+    text = "select avg(heavy(least(bmi, 3))), 'heavy(x)', heavy(heavy(1)) from t"
+    assert sulq.expand(text, heavy) == (
+        "select avg(((least(bmi, 3)) > 30)), 'heavy(x)', (((1 > 30)) > 30) from t"
+    )
+    assert sulq.expand("heavy", heavy) == "bmi > 30"
+    assert sulq.expand("select heavy from t", heavy) == "select heavy from t"  # a column
+    with pytest.raises(QueryNotAllowed, match="does not take"):
+        sulq.expand("heavy(1, 2)", heavy)
+    with pytest.raises(QueryNotAllowed, match="wants age too"):
+        sulq.expand("bracket()", bracket)
+
+
+def test_edges_mean_what_python_means(db):
+    """Rounding to even, towards zero, the sign of %, chained comparisons, dicts."""
+
+    @sulq.row
+    def mixed(steps, region, born):
+        table = {"north": 3, "south": 5}
+        near = round(steps / 4) + int(steps / 3) + steps % -7 + steps // 8
+        if region is None:
+            return None
+        return max(-500, min(500, near + table.get(region, 0))) if 0 < born.month <= 12 else 0
+
+    def plain(r):
+        return mixed.function(r["steps"], r["region"], r["born"])
+
+    expected = sum(plain(r) for r in rows() if plain(r) is not None)
+    assert db.sum(mixed).value == pytest.approx(expected)
+
+
+# ---- what is refused -----------------------------------------------------------------------
+
+REFUSED = {
+    "def f(a):\n    while a > 0:\n        a -= 1": "line 2, column 5: `while` may never end",
+    "def f(a):\n    return b": "line 2, column 12: 'b' is no argument",
+    "def f(a):\n    if a > 1:\n        x = 1\n    return x": "line 4, column 12: 'x' has no one",
+    "def f(a):\n    return open('x')": "'open' is no argument",
+    "def f(a):\n    return a.strip()": "the method 'strip' is not known",
+    "def f(a):\n    return 2 ** 100": "the power is too large|up to 2\\*\\*53",
+    "def f(a):\n    for i in range(9 ** 9):\n        a += i\n    return a": "more than 1,000 steps",
+    "def f(a):\n    for i in a:\n        pass": "a loop runs over range",
+    "def f(a):\n    for i in range(40):\n        a = a * a\n    return a": "more than 10,000 char",
+    "def f(*a): return 1": "name each argument",
+    "def f(a): return (a, 1)": "one value here, not several",
+    "def f(a): return a & 1": "want one of",
+    "def f(a): return lambda x: x": "define it outside",
+    "def f(a): raise ValueError": "a row function cannot fail",
+    "def f(a):\n    a, b = 1\n    return a": "wants 2 values",
+    "def f(a): return math.log10(a)": r"Write math.log\(x\) / math.log\(10\)",
+    "def f(a): return f'{a}'": "compared, not built",
+    "def f(a, b): return a.startswith(b)": "takes a constant text",
+    "def f(a): return float('inf')": "not a number|allowed",
+    "import os\ndef f(a): return 1": "of other modules",
+    "def f(a, b): return a == '\\x001\\x00'": "a text with a NUL",
+    "x = __import__('os')": "'__import__' is no argument",
+    "@cached\ndef f(a): return a": "the one decorator",
+    "x = 3": "there is no function",
+    "def f(a) return a": "line 1, column",
+    "def f(a): return " + "(" * 60 + "a" + ")" * 60: "nested",
+    "def f(a): return " + "-" * 3000 + "a": "nested|too many",
+    "def f(a): return max(" + ", ".join(["a"] * 9000) + ")": "characters",
+}
+
+
+@pytest.mark.parametrize("source", REFUSED)
+def test_what_is_not_in_the_language_is_refused(source):
+    """With line and column, and what to write instead."""
+    with pytest.raises(QueryNotAllowed, match=REFUSED[source]):
+        sulq.row_functions(source)
+
+
+def test_texts_are_read_and_never_run(tmp_path):
+    """A definition that would write a file when run writes none."""
+    path = tmp_path / "written"
+    hostile = f"def f(a, b=open({str(path)!r}, 'w')): return a"
+    with pytest.raises(QueryNotAllowed):
+        sulq.row_functions(hostile)
+    assert not path.exists()
+
+
+def test_a_text_that_grows_is_stopped_soon():
+    """Functions that double each other, names that hold long terms, and nested loops."""
+    lines = ["def f0(a): return a + a"]
+    lines += [f"def f{i}(a): return f{i - 1}(a) + f{i - 1}(a)" for i in range(1, 40)]
+    with pytest.raises(QueryNotAllowed, match="characters"):
+        sulq.row_functions("\n".join(lines))
+    body = "\n".join(f"        x{i} = a * {i}" for i in range(500))
+    nested = f"def f(a):\n    for i in range(900):\n{body}\n    return x1"
+    with pytest.raises(QueryNotAllowed, match="too many steps"):
+        sulq.row_functions(nested)
+
+
+def test_a_function_without_source_says_what_to_do():
+    space = {}
+    exec("def f(a): return a", space)
+    with pytest.raises(QueryNotAllowed, match="Define it in a file or a notebook"):
+        sulq.row(space["f"])
+    with pytest.raises(QueryNotAllowed, match="takes a function"):
+        sulq.row("age")
+
+
+def test_lines_are_those_of_the_file():
+    def wrong(age):
+        while age:
+            age = 0
+
+    line = wrong.__code__.co_firstlineno + 1
+    with pytest.raises(QueryNotAllowed, match=f"wrong, line {line}, column"):
+        sulq.row(wrong)
+
+
+def test_constants_come_from_around_the_function():
+    cut, when = 40, datetime.date(2000, 1, 1)
+
+    @sulq.row
+    def old(age, born):
+        return age > cut or born < when or age > math.pi
+
+    assert old == "age > 40 or born < date '2000-01-01' or age > 3.141592653589793"
+    assert len(rows()) == ROWS

@@ -1,0 +1,377 @@
+"""Batches on a beat: who is in one, when it begins and when its replies leave; by a fake clock."""
+
+import asyncio
+import threading
+
+import pytest
+from server.clock import FakeClock
+
+from sulq.errors import Late, LimitReached
+from sulq.server.services import beat as beats
+from sulq.server.services.beat import Beat, Line, Place
+from sulq.server.services.windows import Period, Window
+
+PERIOD = Period(1.0, 0.6)
+
+
+def beating(clock, scans, *, period=PERIOD, missed=None, late=True, log=None, **said):
+    """A beat whose n-th batch takes so many seconds to scan; `log` gets what each batch had.
+
+    `scans` may also say what a batch takes by what is asked in it.
+    """
+    left = None if callable(scans) else iter(scans)
+
+    def window(batch):
+        if period is None:
+            return None
+        return Window(period, clock, threading.Event(), missed)
+
+    async def work(asked, window):
+        begun = clock.now()
+        await clock.scan(window, scans(asked) if left is None else next(left))
+        if log is not None:
+            log.append((begun, list(asked), clock.now()))
+        return [f"answer to {one}" for one in asked]
+
+    async def said_late(asked, window):
+        return [Late("late", window.period.seconds) for _ in asked]
+
+    return Beat(
+        lambda asked, window: asyncio.ensure_future(work(asked, window)), window,
+        late=said_late if late else None, queue=1000, wait_seconds=1000.0, clock=clock, **said,
+    )  # fmt: skip
+
+
+async def asks(clock, beat, at, what, who="bob", kind="plain", weight=1.0):
+    """What is asked at this moment hears, and when."""
+    await clock.until(at)
+    try:
+        found = await beat.ask(who, kind, weight, what)
+    except (Late, LimitReached) as error:
+        found = type(error).__name__
+    return found, round(clock.now(), 9)
+
+
+def driven(clock, *tasks):
+    return asyncio.run(clock.drive(*tasks))
+
+
+def replied(seconds, **said):
+    """When the reply to a lone question leaves whose scan takes so long, after its batch began."""
+
+    async def main():
+        clock, log = FakeClock(), []
+        beat = beating(clock, [seconds], log=log, **said)
+        ((found, left),) = await clock.drive(asks(clock, beat, 5.0, "a"))
+        return found, round(left - log[0][0], 9) if log else None
+
+    return asyncio.run(main())
+
+
+@pytest.mark.parametrize("seconds", [0.0, 1e-6, 0.1, 0.599, 0.6])
+def test_a_reply_leaves_at_the_end_of_the_period_however_long_the_scan_took(seconds):
+    """To the last digit."""
+    assert replied(seconds) == ("answer to a", 1.0)
+
+
+def beside_another(seconds, at, period=PERIOD):
+    """When anna's replies leave, who asks all the time, and bob's, whose rows take so long."""
+
+    async def main():
+        clock = FakeClock()
+        beat = beating(clock, lambda asked: seconds if "bob's" in asked else 0.1, period=period)
+
+        async def anna():
+            left = [0.0]
+            while left[-1] < 12.0:
+                left.append((await asks(clock, beat, left[-1] + 0.01, "anna's", "anna"))[1])
+            return left
+
+        return await clock.drive(anna(), asks(clock, beat, at, "bob's"))
+
+    return asyncio.run(main())
+
+
+@pytest.mark.parametrize("at", [5.0 + k / 16 for k in range(17)])
+def test_while_another_asks_every_reply_leaves_when_it_would_whatever_rows_take(at):
+    """Bob's own and all of the other's, to the last digit, at whatever moment he asks."""
+    assert beside_another(0.0, at) == beside_another(0.599, at)
+
+
+def test_control_without_a_period_the_others_replies_tell_too():
+    """The same clock sees bob's rows in what anna hears."""
+    (quick, _), (slow, _) = (beside_another(s, 5.0, period=None) for s in (0.0, 0.599))
+    assert quick != slow
+
+
+def test_control_without_a_period_time_tells():
+    """The same clock sees every scan where replies leave at once."""
+    taken = [replied(seconds, period=None)[1] for seconds in (0.1, 0.599)]
+    assert taken == [0.1, 0.599]
+
+
+def visible(seconds):
+    """A late question asked again at once: when the first batch is over, and the next begins."""
+
+    async def main():
+        clock, log = FakeClock(), []
+        beat = beating(clock, [seconds, 0.0], log=log)
+        (first, left), (again, _) = await clock.drive(
+            asks(clock, beat, 0.0, "a"), asks(clock, beat, 1.5, "a again")
+        )
+        start = log[0][0]
+        return first, round(left - start, 6), again, round(log[0][2] - start, 6), log[1][0] - start
+
+    return asyncio.run(main())
+
+
+def test_what_is_late_says_so_on_the_beat_and_is_stored_after_1_3_7_periods():
+    """Never at the moment it is done: all scans within one step look the same."""
+    for lower, upper, stored in ((0.6, 1.6, 1.6), (1.6, 3.6, 3.6), (3.6, 7.6, 7.6)):
+        seen = {visible(lower + share * (upper - lower)) for share in (1e-6, 0.3, 0.7, 0.999)}
+        ((first, left, again, at, begins),) = {
+            (f, le, a, s, round(b, 3)) for f, le, a, s, b in seen
+        }
+        assert (first, left, again, at) == ("Late", 1.0, "answer to a again", stored)
+        assert begins >= stored
+
+
+def test_the_time_of_a_scan_is_over_when_its_share_is_however_long_it_took():
+    """What is done between batches waits for that moment, not for the scan."""
+
+    def seen(seconds):
+        async def main():
+            clock, moments = FakeClock(), []
+            beat = beating(clock, [seconds])
+
+            async def look():
+                for k in range(12):
+                    await clock.until(5.05 + k / 10)
+                    moments.append(beat.reading)
+
+            await clock.drive(asks(clock, beat, 5.0, "a"), look())
+            return moments
+
+        return asyncio.run(main())
+
+    quick, slow = seen(0.0), seen(0.59)
+    assert quick == slow == [True] * 8 + [False] * 4
+
+
+def test_a_miss_is_looked_into_before_it_is_stored():
+    """How long that takes shows no more than how long the scan did."""
+    clock, told = FakeClock(), []
+
+    async def main():
+        beat = beating(clock, [0.7], missed=told.append)
+        return await clock.drive(asks(clock, beat, 0.0, "a"))
+
+    ((found, _),) = asyncio.run(main())
+    assert found == "Late"
+    assert told == [pytest.approx(0.7)]
+
+
+def test_what_is_free_is_waited_for_and_leaves_at_a_public_moment():
+    """Nothing was charged, so there is nothing to come back for."""
+
+    async def main(seconds):
+        clock = FakeClock()
+        beat = beating(clock, [seconds], late=False)
+        ((found, left),) = await clock.drive(asks(clock, beat, 0.0, "a"))
+        return found, round(left, 3)
+
+    assert asyncio.run(main(0.7)) == asyncio.run(main(1.5))
+    assert asyncio.run(main(0.1))[1] < asyncio.run(main(0.7))[1]
+
+
+def test_a_slow_disk_is_nobodys_secret():
+    """A charge that takes long delays the scan; what is read in time after it is not late."""
+    clock = FakeClock()
+
+    async def main():
+        window = Window(PERIOD, clock, threading.Event())
+        beat = beating(clock, [])
+        work = asyncio.ensure_future(clock.scan(window, 0.3, pay_seconds=2.0))
+        (late,) = await clock.drive(beat._is_late(window, work))
+        return late, clock.now()
+
+    late, at = asyncio.run(main())
+    assert (late, at) == (False, pytest.approx(2.6))
+
+
+def test_questions_that_come_together_are_one_batch():
+    """The one that comes a moment later is waited for; the one that comes too late is not."""
+    clock, log = FakeClock(), []
+
+    async def main():
+        beat = beating(clock, [0.1, 0.1], log=log)
+        return await clock.drive(
+            *(asks(clock, beat, at, what, who=what)
+              for at, what in ((0.0, "a"), (0.001, "b"), (0.0025, "c"), (0.5, "d")))
+        )  # fmt: skip
+
+    replies = asyncio.run(main())
+    assert [asked for _, asked, _ in log] == [["a", "b", "c"], ["d"]]
+    assert len({left for _, left in replies[:3]}) == 1
+    assert replies[3][1] > replies[0][1]
+
+
+def test_a_stream_of_questions_holds_no_batch_back_for_long():
+    """Gathering ends, however many come."""
+    clock, log = FakeClock(), []
+
+    async def main():
+        beat = beating(clock, [0.0] * 9, log=log)
+        every = [asks(clock, beat, 0.001 * i, i, who=i % 7) for i in range(60)]
+        await clock.drive(*every)
+
+    asyncio.run(main())
+    assert log[0][0] <= beats.GATHER_SECONDS + 2 * beats.STEP_SECONDS
+
+
+# ---- who is in a batch ----------------------------------------------------------------------
+
+
+def line(*places):
+    loop = asyncio.new_event_loop()
+    made = Line()
+    for who, kind, weight, what in places:
+        made.add(Place(who, kind, weight, what, loop.create_future()))
+    loop.close()
+    return made
+
+
+def batch(made):
+    return [place.asked for place in made.batch()]
+
+
+def test_persons_take_turns_whatever_each_has_sent():
+    """A thousand of one person's questions do not stand before another's first."""
+    made = line(*(("a", "plain", 1.0, f"a{i}") for i in range(1000)), ("b", "plain", 1.0, "b0"),
+                ("c", "plain", 1.0, "c0"))  # fmt: skip
+    first = batch(made)
+    assert first[:3] == ["a0", "b0", "c0"]
+    assert len(first) == beats.MAX_EACH + 2  # nobody has more than half of a batch
+
+
+def test_control_in_the_order_of_arrival_one_person_has_it_all():
+    """What a queue without turns would give."""
+    made = line(*(("one", "plain", 1.0, f"a{i}") for i in range(1000)), ("one", "plain", 1.0, "b0"))
+    assert "b0" not in batch(made)
+
+
+@pytest.mark.parametrize(("who", "soon"), [("anna", True), ("bob", False)], ids=["", "control"])
+def test_a_thousand_questions_of_one_delay_another_by_two_beats_at_most(who, soon):
+    """Whenever it is asked; as one more of the same person it waits for dozens of batches."""
+
+    async def main(at):
+        clock = FakeClock()
+        beat = beating(clock, [0.1] * 200)
+        bobs = [asks(clock, beat, 0.0, i) for i in range(999)]
+        (*_, (_, left)) = await clock.drive(*bobs, asks(clock, beat, at, "mine", who))
+        return left - at
+
+    waits = [asyncio.run(main(at)) for at in (0.0, 0.3, 0.81, 2.4)]
+    assert all((wait <= 3 * PERIOD.seconds) is soon for wait in waits)
+
+
+def test_dear_questions_have_batches_of_their_own_and_take_turns_with_cheap_ones():
+    """Who asks for much does not lengthen the period of who asks for little."""
+    made = line(("a", "dear", 40.0, "d0"), ("a", "dear", 40.0, "d1"), ("b", "plain", 1.0, "p0"),
+                ("c", "kernel", 3.0, "k0"))  # fmt: skip
+    assert [batch(made) for _ in range(4)] == [["d0"], ["p0"], ["k0"], ["d1"]]
+    assert len(made) == 0
+
+
+def test_a_batch_weighs_so_much_at_most_unless_one_question_does():
+    """What one person adds to it is capped at half."""
+    made = line(*((who, "plain", 10.0, f"{who}{i}") for who in "abc" for i in range(5)))
+    first = batch(made)
+    assert sum(10.0 for _ in first) <= beats.MAX_WEIGHT
+    assert max(sum(10.0 for w in first if w[0] == who) for who in "abc") <= beats.MAX_WEIGHT / 2
+    heavy = line(("a", "plain", 500.0, "a"), ("b", "plain", 1.0, "b"))
+    assert [batch(heavy), batch(heavy)] == [["a"], ["b"]]
+
+
+def test_questions_that_are_alike_weigh_what_they_share_once():
+    """Sixteen of one person go into one batch, where sixteen that share nothing do not."""
+
+    def first(shapes):
+        loop = asyncio.new_event_loop()
+        made = Line()
+        for i, shape in enumerate(shapes):
+            made.add(Place("a", "plain", 1.0, i, loop.create_future(), shape, 10.0))
+        loop.close()
+        return len(batch(made))
+
+    assert first(["s"] * 20) == beats.MAX_EACH
+    assert first(range(20)) == 2  # 22 of 32
+
+
+def test_the_next_batch_begins_when_the_time_of_the_scan_is_over():
+    """Whatever the scan took, and before the replies of the batch before leave."""
+
+    async def main(seconds):
+        clock, log = FakeClock(), []
+        beat = beating(clock, [seconds, 0.0], log=log)
+        (_, first), (_, second) = await clock.drive(
+            asks(clock, beat, 0.0, "a"), asks(clock, beat, 0.3, "b")
+        )
+        start = log[0][0]
+        return first - start, second - start
+
+    found = {asyncio.run(main(seconds)) for seconds in (0.0, 0.2, 0.6)}
+    assert len(found) == 1
+    ((first, second),) = found
+    assert (first, second) == (pytest.approx(1.0), pytest.approx(1.8, abs=0.01))
+
+
+def test_a_full_queue_is_refused_and_waiting_ends():
+    """Nobody waits for ever, and nobody's place is kept who has gone."""
+
+    async def main():
+        gate = asyncio.Event()
+
+        async def work(asked, window):
+            await gate.wait()
+            return asked
+
+        beat = Beat(
+            lambda asked, window: asyncio.ensure_future(work(asked, window)), lambda batch: None,
+            queue=2, wait_seconds=0.05,
+        )  # fmt: skip
+        first = asyncio.ensure_future(beat.ask("a", "", 1.0, "first"))
+        await asyncio.sleep(0.01)
+        waiting = [asyncio.ensure_future(beat.ask("a", "", 1.0, i)) for i in range(3)]
+        await asyncio.sleep(0)
+        gone = waiting[1]
+        gone.cancel()
+        found = await asyncio.gather(*waiting, return_exceptions=True)
+        left = beat.waiting
+        gate.set()
+        return found, left, await first
+
+    (waited, gone, full), left, first = asyncio.run(main())
+    assert (type(waited), type(full), first, left) == (LimitReached, LimitReached, "first", 0)
+    assert isinstance(gone, asyncio.CancelledError)
+    assert str(waited) != str(full)
+
+
+def test_a_batch_that_fails_is_heard_of_by_all_in_it():
+    """What nobody thought of reaches everybody who waits, and the next batch goes on."""
+
+    async def main():
+        async def work(asked, window):
+            if asked[0] == "bad":
+                raise RuntimeError("nobody thought of it")
+            return asked
+
+        beat = Beat(
+            lambda asked, window: asyncio.ensure_future(work(asked, window)), lambda batch: None,
+            queue=9, wait_seconds=9.0,
+        )  # fmt: skip
+        bad = await asyncio.gather(beat.ask("a", "", 1.0, "bad"), return_exceptions=True)
+        return bad[0], await beat.ask("a", "", 1.0, "good")
+
+    bad, good = asyncio.run(main())
+    assert (type(bad), good) == (RuntimeError, "good")

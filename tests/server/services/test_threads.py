@@ -1,0 +1,153 @@
+"""Few threads, shared fairly: one at a time for each person; and what nobody pays for, metered."""
+
+import asyncio
+import threading
+from concurrent.futures import ThreadPoolExecutor
+
+import pytest
+from server.instance import made
+
+from sulq.errors import LimitReached
+from sulq.server.services import threads as threads_module
+from sulq.server.services.answers import Answers
+from sulq.server.services.measurements import Measurements
+from sulq.server.services.settings import Settings
+from sulq.server.services.threads import FairThreads, MeteredThreads
+
+
+def test_a_person_has_one_thread_and_persons_take_turns():
+    """A flood of one person's questions does not stand before another's first."""
+    order, gate = [], threading.Event()
+
+    def work(what):
+        assert gate.wait(20)
+        order.append(what)
+
+    async def main():
+        threads = FairThreads(1)
+        sent = [asyncio.ensure_future(threads.run("a", work, f"a{i}")) for i in range(50)]
+        sent += [asyncio.ensure_future(threads.run("b", work, "b0"))]
+        await asyncio.sleep(0)
+        gate.set()
+        await asyncio.gather(*sent)
+        threads.close()
+
+    asyncio.run(main())
+    assert order.index("b0") <= 2
+    assert len(order) == 51
+
+
+def test_who_waits_and_goes_leaves_no_gap():
+    """A turn that nobody wants any more is passed on."""
+
+    async def main():
+        threads, gate = FairThreads(1), threading.Event()
+        first = asyncio.ensure_future(threads.run("a", gate.wait, 20))
+        await asyncio.sleep(0)
+        gone = asyncio.ensure_future(threads.run("b", gate.wait, 20))
+        last = asyncio.ensure_future(threads.run("c", lambda: "done"))
+        await asyncio.sleep(0)
+        gone.cancel()
+        await asyncio.sleep(0)
+        gate.set()
+        found = await asyncio.gather(first, last)
+        threads.close()
+        return found
+
+    assert asyncio.run(main()) == [True, "done"]
+
+
+def heard(found):
+    """What each met: what it got, or the name of its error."""
+    return [type(one).__name__ if isinstance(one, Exception) else one for one in found]
+
+
+@pytest.mark.parametrize("seconds", [1.5, 0.0])
+def test_who_waits_while_seconds_are_used_up_is_refused_in_turn(tmp_path, monkeypatch, seconds):
+    """Each looks at what is left when its turn comes; where nothing is used, all are served."""
+    clock = iter(range(100))
+    monkeypatch.setattr(
+        threads_module.time, "thread_time", lambda: next(clock) * seconds, raising=True
+    )
+
+    async def main():
+        settings = Settings(tmp_path, rate=0.001, burst=2, at_once=5)
+        metered = MeteredThreads(1, 1.0, 1.0, settings)  # two seconds
+        sent = [metered.run("a", lambda: "read") for _ in range(5)]
+        found = await asyncio.gather(*sent, return_exceptions=True)
+        metered.close()
+        return heard(found)
+
+    served = asyncio.run(main())
+    assert served == (["read"] * 2 + ["LimitReached"] * 3 if seconds else ["read"] * 5)
+
+
+def test_of_one_person_only_so_many_wait(tmp_path):
+    """More are refused at once, and others are not."""
+
+    async def main():
+        metered = MeteredThreads(1, 1.0, 1.0, Settings(tmp_path, at_once=3))
+        go_on = threading.Event()
+        sent = [asyncio.ensure_future(metered.run("a", go_on.wait)) for _ in range(8)]
+        sent += [asyncio.ensure_future(metered.run("b", go_on.wait))]
+        await asyncio.sleep(0)
+        go_on.set()
+        found = await asyncio.gather(*sent, return_exceptions=True)
+        metered.close()
+        return heard(found)
+
+    assert asyncio.run(main()) == [True] * 3 + ["LimitReached"] * 5 + [True]
+
+
+def test_told_to_stop_those_who_wait_are_refused_and_who_is_served_is_not():
+    """Nobody's line is worked through first."""
+
+    async def main():
+        threads, go_on = FairThreads(1), threading.Event()
+        sent = [asyncio.ensure_future(threads.run(who, go_on.wait, 60)) for who in "aab"]
+        await asyncio.sleep(0)
+        threads.stop()
+        go_on.set()
+        found = await asyncio.gather(*sent, return_exceptions=True)
+        with pytest.raises(LimitReached, match="Nothing was charged"):
+            await threads.run("c", go_on.wait)
+        threads.close()
+        return heard(found)
+
+    assert asyncio.run(main()) == [True, "LimitReached", "LimitReached"]
+
+
+def test_a_server_told_to_stop_reads_nothing_more(tmp_path, monkeypatch):
+    """Of twelve prices that wait one is being read: eleven hear that it stops, and it stops."""
+    reading, go_on, read, came = threading.Event(), threading.Event(), [], threading.Semaphore(0)
+    work, run, stop = Measurements.work, FairThreads.run, Answers.stop
+
+    def slow(self, question):
+        read.append(question)
+        reading.set()
+        assert go_on.wait(60)
+        return work(self, question)
+
+    async def counted(self, *arguments):
+        came.release()
+        return await run(self, *arguments)
+
+    def stopped(self):
+        stop(self)
+        go_on.set()
+
+    instance = made(tmp_path / "instance")
+    with ThreadPoolExecutor(12) as pool, instance.serving(padding=True) as served:
+        served.until_ready()
+        monkeypatch.setattr(Measurements, "work", slow)
+        monkeypatch.setattr(FairThreads, "run", counted)
+        monkeypatch.setattr(Answers, "stop", stopped)
+        body = {"query": {"where": "age > 30"}}
+        asked = [
+            pool.submit(served.call, "POST", "/v1/datasets/people/price", body) for _ in range(12)
+        ]
+        assert reading.wait(60)
+        for _ in asked:
+            assert came.acquire(timeout=60)
+    statuses = sorted(one.result().status for one in asked)
+    assert (statuses, len(read)) == ([200] + [429] * 11, 1)

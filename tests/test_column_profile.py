@@ -1,0 +1,142 @@
+"""What each column looks like, for one stated price."""
+
+import datetime
+import tomllib
+
+import numpy as np
+import pyarrow as pa
+import pytest
+from helpers import opened
+from sklearn import datasets
+from soak import times
+
+from sulq.errors import QueryNotAllowed
+from sulq.values.schema import Schema
+
+N = 20_000
+RANDOM = np.random.default_rng(5)
+GAPS = RANDOM.random(N) < 0.25
+ROWS = pa.table(
+    {
+        "id": np.arange(N),
+        "wage": RANDOM.lognormal(7, 1, N),
+        "debt": -RANDOM.lognormal(3, 2, N),
+        "visits": RANDOM.integers(0, 40, N),
+        "born": [datetime.date(1950 + i % 50, 6, 1) for i in range(N)],
+        "age": pa.array(np.where(GAPS, np.nan, RANDOM.integers(18, 90, N)), from_pandas=True),
+        "smoker": RANDOM.random(N) < 0.3,
+        "city": RANDOM.choice(["a", "b", "x"], N),
+        "note": ["word"] * (N // 2) + [None] * (N // 2),
+        "none": pa.nulls(N, pa.float64()),
+    }
+)
+SCHEMA = {
+    "id": {"key": True}, "wage": {"type": "number"}, "debt": {"type": "number"},
+    "visits": {"type": "integer"}, "born": {"type": "date"},
+    "age": {"type": "number", "low": 0, "high": 128}, "smoker": {"type": "boolean"},
+    "city": {"values": ["a", "b"]}, "note": {"type": "text"}, "none": {"type": "number"},
+}  # fmt: skip
+FEW = {"queries": 40}
+PROMISES = [
+    FEW, FEW | {"guarantee": "dp"}, FEW | {"noise": "laplace"}, FEW | {"noise": "stitched"},
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("terms", PROMISES)
+def test_without_noise_it_is_what_the_rows_say(terms):
+    """Every share, quartile and range; numbers and dates need no declared ends."""
+    db = opened(ROWS, SCHEMA, **terms)
+    found = db.profile()
+    for name in ("wage", "debt", "visits", "age"):
+        values = ROWS[name].drop_null().to_numpy()
+        low, high = found[name].range
+        assert np.mean((values >= low) & (values <= high)) > 0.9  # a tail below the noise is not
+        for between, share in zip(found[name].quartiles, (0.25, 0.5, 0.75), strict=True):
+            assert between.low <= np.quantile(values, share) <= between.high
+    assert found["age"].missing.value == pytest.approx(GAPS.mean())
+    assert found["smoker"].shares[True].value == pytest.approx(np.mean(ROWS["smoker"]))
+    assert found["city"].missing.value == pytest.approx(np.mean(ROWS["city"].to_numpy() == "x"))
+    assert found["note"].missing.value == 0.5
+    assert found["none"].missing.value == 1.0
+    assert found["none"].range is None
+    low, high = found["born"].range
+    assert low <= datetime.date(1953, 6, 1)
+    assert high >= datetime.date(1996, 6, 1)
+
+
+@pytest.mark.parametrize("terms", PROMISES[:3])
+@pytest.mark.parametrize("budget", [None, 2.5, 30])
+def test_the_price_is_stated_and_is_what_is_spent(terms, budget):
+    """At most the budget, within a hundredth of it; one question of the ledger; then free."""
+    db = opened(ROWS, SCHEMA, **terms)
+    price = db.profile_price(budget=budget)
+    assert db.budget.spent == 0
+    wanted = len(SCHEMA) - 1 if budget is None else budget
+    assert 0.99 * wanted <= float(price.queries) <= wanted
+    found = db.profile(budget=budget)
+    assert db.budget.spent == price.queries == found.price.queries
+    assert len(db.history()) == 1
+    assert db.profile(budget=budget) == found
+    assert db.budget.spent == price.queries
+
+
+def test_two_hundred_columns_are_one_scan(monkeypatch):
+    """However many columns there are."""
+    many = pa.table({f"c{i}": RANDOM.lognormal(i % 7, 1, 5000) for i in range(200)})
+    db = opened(many, {name: {"type": "number"} for name in many.column_names}, queries=20)
+    scans = []
+    read = db._pipeline.engine.sums
+    monkeypatch.setattr(db._pipeline.engine, "sums", lambda q: scans.append(len(q)) or read(q))
+    found = db.profile(budget=20)
+    assert scans == [200]
+    assert found["c3"].range[0] <= 20 <= found["c3"].range[1]
+
+
+def test_a_draft_is_a_schema_with_what_was_found():
+    """What was declared stays; ends that were found say so; the same rows open with it."""
+    db = opened(ROWS, SCHEMA, queries=9)
+    text = db.profile().draft()
+    assert text.count("# found") == 8
+    schema = Schema.load(tomllib.loads(text))
+    assert schema["age"] == Schema.load(SCHEMA)["age"]
+    assert 0 < schema["wage"].low < 500 < 5000 < schema["wage"].high
+    exact = float(np.sum(ROWS["visits"].to_numpy()))
+    assert opened(ROWS, schema).sum("visits").value == pytest.approx(exact, rel=0.01)
+
+
+@pytest.mark.parametrize("budget", [0, -1, "x", float("nan"), True, []])
+def test_a_budget_is_a_number_above_0(budget):
+    """Refused before anything is charged."""
+    db = opened(ROWS, SCHEMA)
+    with pytest.raises(QueryNotAllowed, match="budget"):
+        db.profile(budget=budget)
+    assert db.history() == []
+
+
+def test_a_table_of_a_key_alone_has_nothing_to_tell():
+    """Refused in words."""
+    with pytest.raises(QueryNotAllowed, match="but the key"):
+        opened(ROWS.select(["id"]), {"id": {"key": True}}).profile()
+
+
+REAL = ("load_diabetes", "load_breast_cancer", "load_wine", "load_iris", "load_digits")
+
+
+@pytest.mark.parametrize("name", REAL[: times(2, 5)])
+def test_quartiles_of_real_columns_lie_in_what_is_said(name):
+    """1,000 rows drawn from real sets, epsilon 1, one query a column: 95% hold, and are near.
+
+    Up to 60 quartiles of 95% each: fewer than 80% held has chance 1e-5.
+    """
+    X = getattr(datasets, name)().data
+    X = X[np.random.default_rng(0).integers(0, len(X), 1000)][:, : times(6, 20)]
+    table = pa.table({f"x{i}": column for i, column in enumerate(X.T)})
+    schema = {n: {"type": "number"} for n in table.column_names}
+    db = opened(table, schema, quiet=False, queries=len(schema))
+    held = [
+        between.low <= np.quantile(table[c.name].to_numpy(), share, method="inverted_cdf")
+        <= between.high
+        for c in db.profile().columns
+        for between, share in zip(c.quartiles, (0.25, 0.5, 0.75), strict=False)
+    ]  # fmt: skip
+    assert np.mean(held) >= 0.8
