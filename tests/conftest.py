@@ -9,6 +9,7 @@ import postgres
 import pytest
 from helpers import ENGINES
 from hypothesis import HealthCheck, settings
+from seeded_noise import Draws
 from soak import SOAK
 
 # Quiet machines and loaded ones draw the same examples, so a run never fails by luck.
@@ -23,9 +24,18 @@ settings.load_profile("wide" if SOAK else "default")
 os.register_at_fork(after_in_child=gc.disable)
 
 
+DRAWS = Draws()
+
+
 def pytest_configure() -> None:
     """Say where all workers find one PostgreSQL; the first test that needs it starts it."""
     postgres.plan()
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_runtest_setup(item) -> None:
+    """Let no test fail by luck, unless it says how often it does."""
+    DRAWS.begin(item)
 
 
 def pytest_collection_modifyitems(items) -> None:

@@ -7,11 +7,14 @@ at once: below 1e-10. Whoever guesses right nine times in ten is missed with 2e-
 """
 
 import numpy as np
+import pytest
 from attacks.harness import Silent, opened, people
 from scipy.stats import binom
 from soak import SOAK
 
 from sulq import Query, Rows
+
+pytestmark = pytest.mark.real_noise
 
 TABLES, LIMIT = (200, 136) if SOAK else (100, 73)
 JOE = 17

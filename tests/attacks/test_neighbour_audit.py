@@ -27,6 +27,8 @@ from scipy.optimize import brentq
 from sulq import Bins, Promise, Query, Strategy
 from sulq.privacy.promise import gdp_log_delta
 
+pytestmark = pytest.mark.real_noise
+
 MU, DELTA, ALARM = 2.0, 1e-6, 1e-6
 BITS = np.arange(CROWD) % 2
 

@@ -29,6 +29,8 @@ from sulq.privacy.pricing import tariff_of
 from sulq.values.price import Price
 from sulq.values.query import Terms
 
+pytestmark = pytest.mark.real_noise
+
 T = 2  # with noise
 LONG = 6  # without
 BITS = np.random.default_rng(5).integers(0, 2, CROWD)

@@ -6,10 +6,13 @@ what it gets, a false alarm of 1e-9.
 """
 
 import numpy as np
+import pytest
 from attacks.harness import Silent, opened, people
 
 from sulq import Query, Rows
 from sulq.questions.partitions import PRIME, hash_numbers
+
+pytestmark = pytest.mark.real_noise
 
 N, T, RATE = 2000, 100, 0.5
 SECRET = np.random.default_rng(11).integers(0, 2, N).astype(bool)

@@ -28,6 +28,8 @@ from sulq.strategies.subtotals import subtotals
 from sulq.values.query import Bins, Residual, Strategy
 from sulq.values.schema import Schema
 
+pytestmark = pytest.mark.real_noise
+
 RUNS, ALARM, MU = 4_000, 1e-6, 2.0
 SCHEMA = Schema.load(
     {

@@ -22,6 +22,8 @@ from attacks.harness import SCHEMA, opened, people, replaced
 import sulq
 from sulq.open_database import encode, refresh
 
+pytestmark = pytest.mark.real_noise
+
 T = 5
 
 

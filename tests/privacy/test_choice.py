@@ -13,6 +13,8 @@ import sulq
 from sulq.privacy.choice import UNIFORM, WEIGHT, Choosing, _tables, choose, choosing
 from sulq.questions.percentile_choice import _distances
 
+pytestmark = pytest.mark.real_noise
+
 SHARES = [Fraction(1, 2), Fraction(9, 10), Fraction(1, 20)]
 
 

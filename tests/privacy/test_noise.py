@@ -32,6 +32,8 @@ from sulq.privacy.noise import (
     root_up,
 )
 
+pytestmark = pytest.mark.real_noise
+
 DRAWS = 160_000
 Z = 6.11  # two-sided normal quantile of 1e-9
 CHI_SQUARE = 81.6  # the 1 - 1e-9 quantile for 19 degrees of freedom

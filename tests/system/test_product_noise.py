@@ -19,6 +19,8 @@ from scipy.stats import binom
 
 from sulq import Query
 
+pytestmark = pytest.mark.real_noise
+
 KINDS = ("gaussian", "laplace", "binomial", "stitched")
 QUESTIONS, CELLS = 300, 16
 SCHEMA = {
