@@ -183,6 +183,16 @@ class Database(CommonQuestions):
         question = self.question(query)
         return replace(question.price, _look=lambda: self.estimate(query))
 
+    def unpaid(self, question: Question, *, analyst: str | None = None) -> int:
+        """What asking it now would charge, in micro-queries: what was paid before is free.
+
+        Paid before by one analyst, if one is named. Nothing is spent, no row is read.
+        """
+        prices = {bundle.text: bundle.price.micro for bundle in question.bundles}
+        found = self._ledger.find_all(list(prices)) if prices else {}
+        paid = {text for text, (charge, _) in found.items() if analyst in (None, charge.analyst)}
+        return sum(price for text, price in prices.items() if text not in paid)
+
     def estimate(self, query: Query | Sequence[Query] | Marginals | str) -> Any:
         """What stored answers say about a question, free: as `ask` or `sql` would give it.
 

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from sulq.cli.common import Said, grid
 from sulq.cli.options import Analyst, Dataset, Dir, ServerFolder, services_of
+from sulq.errors import in_queries
 
 if TYPE_CHECKING:
     from sulq.server.services.people import Key
@@ -18,6 +19,13 @@ For = Annotated[
     list[str] | None, typer.Option("--dataset", help="Only for this dataset; may be repeated.")
 ]
 Days = Annotated[int | None, typer.Option("--days", help="Days until it expires; default 90.")]
+Capped = Annotated[
+    str | None,
+    typer.Option(
+        "--cap", help="Queries that it may spend in all; without one as many as there are."
+    ),
+]
+KeyId = Annotated[str, typer.Argument(help="The key's id, as `sulq key list` shows it.")]
 Label = Annotated[str, typer.Option("--label", help="A word to know it by.")]
 
 
@@ -107,16 +115,18 @@ def analyst_remove(server: ServerFolder, name: Analyst) -> Said:
 def key_new(
     server: ServerFolder,
     analyst: Annotated[str | None, typer.Argument(help="Whose; the owner's without one.")] = None,
-    datasets: For = None, days: Days = None, label: Label = "",
+    datasets: For = None, days: Days = None, label: Label = "", cap: Capped = None,
 ) -> Said:  # fmt: skip
     """A new key, shown only now.
 
-    Example: sulq key new alice --dataset people --days 30 --dir clinic
+    A key for an AI agent or a dashboard needs a cap: without one they may spend nothing.
+
+    Example: sulq key new alice --dataset people --days 30 --cap 5 --dir clinic
     """
     with server.opened() as (services, person):
         if analyst is not None:
             person = services.people.analyst(person.tenant, analyst)
-        key = services.people.new_key(person, datasets=datasets, days=days, label=label)
+        key = services.people.new_key(person, datasets=datasets, days=days, label=label, cap=cap)
     return _shown(person.name, key)
 
 
@@ -129,17 +139,38 @@ def key_list(server: ServerFolder) -> Said:
         found = services.people.keys(owner.tenant)
     rows = [
         (k["id"], k["person"], ", ".join(k["datasets"] or ["all"]), k["expires"][:10],
-         (k["revoked"] or "")[:10], k["label"])
+         (k["revoked"] or "")[:10], _spending(k), k["label"])
         for k in found
     ]  # fmt: skip
-    head = ("key", "person", "datasets", "expires", "revoked", "label")
+    head = ("key", "person", "datasets", "expires", "revoked", "cap", "label")
     return Said({"keys": found}, grid(head, rows))
 
 
-def key_revoke(
-    server: ServerFolder,
-    key: Annotated[str, typer.Argument(help="The key's id, as `sulq key list` shows it.")],
-) -> Said:
+def _spending(key: dict[str, Any]) -> str:
+    if key["cap_micro"] is None:
+        return ""
+    return f"{in_queries(key['spent_micro']).split()[0]} of {in_queries(key['cap_micro'])}"
+
+
+def key_cap(
+    server: ServerFolder, key: KeyId,
+    queries: Annotated[str, typer.Argument(help="Queries it may spend in all, or 'none'.")],
+) -> Said:  # fmt: skip
+    """Let a key spend at most so many queries in all, at every door.
+
+    AI agents (`/mcp`) and PostgreSQL's protocol spend nothing without a cap.
+
+    Example: sulq key cap 0123456789abcdef 5 --dir clinic
+    """
+    with server.opened() as (services, owner):
+        cap = services.caps.set(owner.tenant, key, None if queries == "none" else queries)
+    if cap is None:
+        return Said({"key": key, "cap_micro": None}, f"{key} has no cap of its own.")
+    said = f"{key} may spend {in_queries(cap.most)} in all, and spent {in_queries(cap.spent)}."
+    return Said({"key": key, "cap_micro": cap.most, "spent_micro": cap.spent}, said)
+
+
+def key_revoke(server: ServerFolder, key: KeyId) -> Said:
     """End a key at once.
 
     Example: sulq key revoke 0123456789abcdef --dir clinic

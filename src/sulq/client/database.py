@@ -90,18 +90,22 @@ class RemoteDatabase(Database):
         counts = self._counted(question.facts)
         return question.lay_out(self._asked(question.bundles, request_id), counts)
 
+    def unpaid(self, question: Question, *, analyst: str | None = None) -> int:
+        """What the server would charge for it now, in micro-queries; nothing is spent."""
+        if analyst is not None:
+            raise Refused("unpaid: over HTTP the key says who asks. Connect with another key.")
+        if not question.bundles:
+            return 0
+        body = _with_programs(_body_of(question.bundles))
+        return int(self._wire.post(at(self.name, "price"), body)["unpaid_micro"])
+
     def _asked(self, asked: Sequence[Bundle], request_id: str | None) -> list[list[Answer]]:
         """Send the queries of every bundle; the numbers that come back fill the answers."""
         self._pipeline.lifetime.check(self.name)
         if not asked:
             return []
-        queries = [query.to_json() for bundle in asked for query in bundle.queries]
-        body: dict[str, Any] = {"queries": queries, "share": False}
-        if len(asked) == 1 and len(queries) == 1:
-            body = {"query": queries[0]}
-        elif len(asked) == 1:
-            body["together"] = True
-        found = self._wire.post(at(self.name, "ask"), _with_programs(body), request_id)
+        body = _with_programs(_body_of(asked))
+        found = self._wire.post(at(self.name, "ask"), body, request_id)
         answers = iter([found["answer"]] if "answer" in found else found["answers"])
         return [_filled(bundle, [next(answers) for _ in bundle.parts]) for bundle in asked]
 
@@ -300,6 +304,15 @@ def promise_in(said: dict[str, Any]) -> Promise | AuditPromise:
     if said.get("mode") == "audited":
         return AuditPromise.from_json(said)
     return Promise.from_json({k: v for k, v in said.items() if k in PROMISE})
+
+
+def _body_of(asked: Sequence[Bundle]) -> dict[str, Any]:
+    """The queries of every bundle, as a server groups them into the same bundles."""
+    queries = [query.to_json() for bundle in asked for query in bundle.queries]
+    if len(asked) == 1 and len(queries) == 1:
+        return {"query": queries[0]}
+    body: dict[str, Any] = {"queries": queries, "share": False}
+    return body | {"together": True} if len(asked) == 1 else body
 
 
 def _with_programs(body: dict[str, Any]) -> dict[str, Any]:

@@ -140,8 +140,9 @@ def test_it_is_quiet_some_time_after_the_last_request(tmp_path):
     with made(tmp_path / "instance").services() as services:
         record = services.datasets.find(services.people.owner("anna").tenant, "people")
         answers = Answers(
-            services.datasets, services.access, services.settings, services.metrics, clock
-        )
+            services.datasets, services.access, services.settings, services.metrics,
+            services.caps, clock,
+        )  # fmt: skip
         assert answers.quiet
         asyncio.run(answers.dataset(record))
         clock.time += QUIET_SECONDS

@@ -72,7 +72,9 @@ async def new_key(caller: WholeOwner, body: models.NewKey) -> Response:
 def _new_key(people: People, person: Person, body: models.NewKey) -> Key:
     if body.analyst is not None:
         person = people.analyst(person.tenant, body.analyst)
-    return people.new_key(person, datasets=body.datasets, days=body.days, label=body.label)
+    return people.new_key(
+        person, datasets=body.datasets, days=body.days, label=body.label, cap=body.cap
+    )
 
 
 @routes.post(
@@ -83,6 +85,15 @@ async def rotate(caller: Anyone) -> Response:
     """For the same datasets and until the same day. The key you send ends at once."""
     key = await caller.look(caller.services.people.rotate, caller.principal.key)
     return reply({"key": key.text, "id": key.id, "expires": key.expires}, 201)
+
+
+@routes.put("/keys/{key}/cap", response_model=replies.CapReply, summary="What a key may spend")
+async def set_cap(caller: WholeOwner, key: str, body: models.SetCap) -> Response:
+    """Its questions are refused beyond it, at every door. What was paid before stays free."""
+    tenant = caller.principal.person.tenant
+    cap = await caller.look(caller.services.caps.set, tenant, key, body.queries)
+    most, spent = (None, 0) if cap is None else (cap.most, cap.spent)
+    return reply({"key": key, "cap_micro": most, "spent_micro": spent})
 
 
 @routes.delete(

@@ -236,6 +236,17 @@ class NewKey(Body):
     )
     days: Days | None = None
     label: str = Field("", max_length=200)
+    cap: int | float | str | None = Field(
+        None, description="Queries that the key may spend in all; null: no cap of its own."
+    )
+
+
+class SetCap(Body):
+    """What a key may spend in all, at every door."""
+
+    queries: int | float | str | None = Field(
+        description="From 0 on; null: no cap of its own.", examples=[5]
+    )
 
 
 # ---- replies --------------------------------------------------------------------------------
@@ -312,6 +323,10 @@ class PriceReply(BaseModel):
     price_micro: int = Field(description="Millionths of a query.", examples=[1_000_000])
     price: str = Field(examples=["1 query, +/- 74.15"])
     half_widths_95: list[float | None] = Field(examples=[[74.15]])
+    unpaid_micro: int = Field(
+        description="What asking it now would charge: what was paid before is free.",
+        examples=[1_000_000],
+    )
     deadline_seconds: float | None = Field(
         description="The reply leaves so long after admission; null: as soon as it can."
     )

@@ -49,10 +49,10 @@ async def ask(here: ADataset, body: models.Ask, request_id: RequestId = None) ->
 )
 async def price(here: ADataset, body: models.ToPrice) -> Response:
     """Nothing is spent and no row is read. The price depends on the question alone."""
-    question, seconds = await here.services.answers.price(
-        here.principal, here.record, _maker(here, body)
-    )
-    return reply(price_body(question.price, seconds))
+    answers = here.services.answers
+    question, seconds = await answers.price(here.principal, here.record, _maker(here, body))
+    unpaid = await answers.unpaid(here.principal, here.record, question)
+    return reply(price_body(question.price, seconds, unpaid))
 
 
 @routes.post(

@@ -376,6 +376,16 @@ class KeyLine(Reply):
     created: Time
     expires: Time
     revoked: str | None = Field(description="When it was revoked.")
+    cap_micro: int | None = Field(description="What it may spend in all; null: it has no cap.")
+    spent_micro: int = Field(description="What it spent under its cap.", examples=[0])
+
+
+class CapReply(Reply):
+    """What a key may spend in all."""
+
+    key: str = Field(examples=["0123456789abcdef"])
+    cap_micro: int | None = Field(description="null: it has no cap.", examples=[5_000_000])
+    spent_micro: int = Field(examples=[0])
 
 
 class KeysReply(Reply):

@@ -9,6 +9,7 @@ registry_server.py  a registry in PostgreSQL, which several servers share
 registry_move.py    the file of a folder -> PostgreSQL, once
 shared_rate.py      how often one person may ask, at all servers of a registry
 people.py           owners, analysts and their keys
+spending_caps.py    how much one key may spend, as its owner said
 access.py           a key -> a Principal, and what a Principal may see
 datasets.py         datasets by name, and the databases behind them
 dataset_ledgers.py  the ledger that the rows of a dataset have: found, begun, recognised, given up

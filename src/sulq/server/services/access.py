@@ -24,8 +24,8 @@ REFUSED = (
 )
 NOBODY = bytes(32)
 HOLDER = (
-    "SELECT k.id AS key, k.hash, k.datasets, k.expires, k.revoked, p.* FROM keys k "
-    "JOIN people p ON p.id = k.person WHERE k.id = ?"
+    "SELECT k.id AS key, k.hash, k.datasets, k.expires, k.revoked, k.spend_cap, p.* FROM "
+    "keys k JOIN people p ON p.id = k.person WHERE k.id = ?"
 )
 
 
@@ -36,6 +36,7 @@ class Principal:
     person: Person
     key: str  # its public half
     scope: frozenset[str] | None  # datasets the key is for; None: all that the person may see
+    capped: bool = False  # may the key spend a part only? (spending_caps.py)
 
     @property
     def is_owner(self) -> bool:
@@ -92,7 +93,7 @@ class Access:
         if row is None or row["revoked"] or row["removed"] or row["expires"] <= now:
             raise KeyRefused(REFUSED)
         scope = None if row["datasets"] is None else frozenset(json.loads(row["datasets"]))
-        return Principal(person_of(row), row["key"], scope)
+        return Principal(person_of(row), row["key"], scope, row["spend_cap"] is not None)
 
     def dataset(self, principal: Principal, name: str) -> Record:
         """A dataset this principal may see, or NotFound."""

@@ -11,8 +11,9 @@ import asyncio
 import logging
 import math
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import AsyncIterator, Callable, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from typing import Any, TypeVar
 
@@ -34,6 +35,7 @@ from sulq.server.services.metrics import Metrics
 from sulq.server.services.periods import Work, random_delay
 from sulq.server.services.responses import answer_body, dumped
 from sulq.server.services.settings import Settings
+from sulq.server.services.spending_caps import SpendingCaps
 from sulq.server.services.threads import MeteredThreads, pool, run_in
 from sulq.server.services.windows import Clock, Window
 
@@ -54,12 +56,13 @@ class Answers:
 
     def __init__(
         self, datasets: Datasets, access: Access, settings: Settings, metrics: Metrics,
-        clock: Clock | None = None,
+        caps: SpendingCaps, clock: Clock | None = None,
     ) -> None:  # fmt: skip
         self._datasets = datasets
         self._access = access
         self._settings = settings
         self._metrics = metrics
+        self._caps = caps
         self._clock = clock or Clock()
         self._garbage = Garbage()
         self._wanted = -math.inf  # when somebody last wanted something
@@ -147,6 +150,13 @@ class Answers:
             question, work = await self._read(self._pricing, who, dataset, lambda: make(dataset.db))
         return question, dataset.periods.of_one(work)
 
+    async def unpaid(self, principal: Principal, record: Record, question: Question) -> int:
+        """What asking it now would charge, as far as this principal may know."""
+        dataset, who = await self.dataset(record), principal.person.in_ledger
+        own = who if self._settings.own_estimates else None
+        with dataset.using():
+            return await self.look(principal, lambda: dataset.db.unpaid(question, analyst=own))
+
     async def estimate(
         self, principal: Principal, record: Record, make: Callable[[Database], Question]
     ) -> Any:
@@ -199,9 +209,10 @@ class Answers:
                     dataset.periods.of_one(work)  # refused if it takes too long
                 asked = Asked(principal, record, db, question, request_id, form, work)
                 kind, weight, begins = dataset.periods.place(work)
-                reply: bytes = await beat.ask(
-                    who.id, kind, weight, asked, shape=work.shape or None, begins=begins
-                )
+                async with self._within_cap(principal, db, question):
+                    reply: bytes = await beat.ask(
+                        who.id, kind, weight, asked, shape=work.shape or None, begins=begins
+                    )
                 await self._delay(dataset, work, question)
                 return reply
         except SourceChanged:
@@ -209,6 +220,23 @@ class Answers:
             raise
         except (EngineFailed, Frozen):
             await self.run(self._datasets.note_stop, record, dataset.db)
+            raise
+
+    @asynccontextmanager
+    async def _within_cap(
+        self, principal: Principal, db: Database, question: Question
+    ) -> AsyncIterator[None]:
+        """What is unpaid of it is taken from the key's cap, and put back if it is refused."""
+        if not principal.capped:
+            yield
+            return
+        price = await self.look(principal, db.unpaid, question)
+        await self.run(self._caps.take, principal.key, price)
+        try:
+            yield
+        except SulqError as error:
+            if error.charged is False:
+                await self.run(self._caps.give_back, principal.key, price)
             raise
 
     async def _read(

@@ -17,6 +17,7 @@ from sulq.server.services.readiness import Readiness
 from sulq.server.services.registry import Registry
 from sulq.server.services.registry_move import open_registry
 from sulq.server.services.settings import Settings
+from sulq.server.services.spending_caps import SpendingCaps
 from sulq.server.services.uploads import Uploads
 
 
@@ -28,6 +29,7 @@ class Services:
     registry: Registry
     people: People
     access: Access
+    caps: SpendingCaps
     datasets: Datasets
     sources: Sources
     uploads: Uploads
@@ -46,11 +48,12 @@ class Services:
         passwords.keep_own(settings.ledger_server, settings.folder)
         datasets = Datasets(registry, settings)
         access, metrics, sources = Access(registry), Metrics(), Sources(registry, settings)
+        caps = SpendingCaps(registry)
         return cls(
-            settings, registry, People(registry, settings.key_days), access, datasets,
+            settings, registry, People(registry, settings.key_days), access, caps, datasets,
             sources, Uploads(sources, settings), metrics,
-            Answers(datasets, access, settings, metrics), Readiness(registry, settings.folder),
-            Boards(registry), AtOnce(1), AtOnce(1),
+            Answers(datasets, access, settings, metrics, caps),
+            Readiness(registry, settings.folder), Boards(registry), AtOnce(1), AtOnce(1),
         )  # fmt: skip
 
     def close(self) -> None:

@@ -20,6 +20,7 @@ from typing import Any
 from sulq.errors import NotFound, Refused
 from sulq.server.services.events import note
 from sulq.server.services.registry import Registry, Taken, new_id, now
+from sulq.server.services.spending_caps import cap_of
 
 NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
 KEY = re.compile(r"sulq_([0-9a-f]{16})_([A-Za-z0-9_-]{43})", re.ASCII)
@@ -187,9 +188,12 @@ class People:
 
     def new_key(
         self, person: Person, *, datasets: Sequence[str] | None = None, days: int | None = None,
-        label: str = "",
+        label: str = "", cap: Any = None,
     ) -> Key:  # fmt: skip
-        """A new key for a person, for some datasets only if they are named."""
+        """A new key for a person, for some datasets only if they are named.
+
+        It may spend at most `cap` queries, if there is one (spending_caps.py).
+        """
         days = self._key_days if days is None else days
         if type(days) is not int or not 1 <= days <= MAX_DAYS:
             raise Refused(f"days={days!r}: want a whole number from 1 to {MAX_DAYS:,}.")
@@ -198,13 +202,14 @@ class People:
         scope = (
             None if datasets is None else json.dumps([check_name(d, "dataset") for d in datasets])
         )
+        most = cap_of(cap)
         number, secret = secrets.token_hex(8), secrets.token_urlsafe(32)
         expires = (self._registry.clock.time() + timedelta(days=days)).isoformat(timespec="seconds")
         with self._registry.writing() as run:
             run(
-                "INSERT INTO keys (id, hash, person, label, datasets, created, expires) "
-                "VALUES (?, ?, ?, ?, ?, ?, ?)",
-                number, hashed(secret), person.id, label, scope, now(), expires,
+                "INSERT INTO keys (id, hash, person, label, datasets, created, expires, spend_cap) "
+                "VALUES (?, ?, ?, ?, ?, ?, ?, ?)",
+                number, hashed(secret), person.id, label, scope, now(), expires, most,
             )  # fmt: skip
         return Key(number, f"sulq_{number}_{secret}", expires)
 
@@ -212,23 +217,24 @@ class People:
         """The keys of a tenant, or of one person in it; never their secrets."""
         rows = self._registry.all(
             "SELECT k.id, p.name person, p.role, k.label, coalesce(k.datasets, 'null') datasets, "
-            "k.created, k.expires, k.revoked FROM keys k JOIN people p ON p.id = k.person "
+            "k.created, k.expires, k.revoked, k.spend_cap AS cap_micro, k.spent AS spent_micro "
+            "FROM keys k JOIN people p ON p.id = k.person "
             "WHERE p.house = ? AND p.id = coalesce(?, p.id) ORDER BY k.created, k.id",
             tenant, person,
         )  # fmt: skip
         return [dict(row) | {"datasets": json.loads(row["datasets"])} for row in rows]
 
     def rotate(self, key: str) -> Key:
-        """A new key in place of this one, for the same datasets and days; this one ends.
+        """A new key in place of this one, for the same datasets, days and cap; this one ends.
 
         It lasts no longer than the other would have: how long is for the owner to say.
         """
         number, secret = secrets.token_hex(8), secrets.token_urlsafe(32)
         with self._registry.writing() as run:
             made = run(
-                "INSERT INTO keys (id, hash, person, label, datasets, created, expires) "
-                "SELECT ?, ?, person, label, datasets, ?, expires FROM keys "
-                "WHERE id = ? AND revoked IS NULL", number, hashed(secret), now(), key,
+                "INSERT INTO keys (id, hash, person, label, datasets, created, expires, spend_cap, "
+                "spent) SELECT ?, ?, person, label, datasets, ?, expires, spend_cap, spent "
+                "FROM keys WHERE id = ? AND revoked IS NULL", number, hashed(secret), now(), key,
             )  # fmt: skip
             if made.rowcount != 1:
                 raise NotFound(f"there is no key {key!r}.")

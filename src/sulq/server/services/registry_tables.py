@@ -147,7 +147,13 @@ CREATE TABLE events (                -- freezes and invitations, for timelines a
 CREATE INDEX events_of ON events (dataset);
 """
 
-STEPS = (TABLES, SINCE_2, SINCE_3, SINCE_4, SINCE_5, SINCE_6)
+# What a key may spend in all, and what it spent since that was said, in micro-queries.
+SINCE_7 = """
+ALTER TABLE keys ADD COLUMN spend_cap BIGINT;
+ALTER TABLE keys ADD COLUMN spent BIGINT NOT NULL DEFAULT 0
+"""
+
+STEPS = (TABLES, SINCE_2, SINCE_3, SINCE_4, SINCE_5, SINCE_6, SINCE_7)
 VERSION = len(STEPS)
 
 COMMENT = re.compile(r" *--[^\n]*")

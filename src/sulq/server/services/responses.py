@@ -141,11 +141,12 @@ def _one(answer: Answer) -> dict[str, Any]:
     return answer.to_json() | {"names": list(answer.names), "axes": list(answer.axes)}
 
 
-def price_body(price: Price, seconds: float | None) -> dict[str, Any]:
+def price_body(price: Price, seconds: float | None, unpaid: int) -> dict[str, Any]:
     """A price, and when the reply to the question would leave."""
     return {
         "price_micro": price.micro,
         "price": str(price),
         "half_widths_95": list(price.half_widths),
         "deadline_seconds": seconds,
+        "unpaid_micro": unpaid,
     }
