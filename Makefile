@@ -3,7 +3,8 @@
 # make bench  speed and error, as ratios measured in one run
 # make soak   what takes too long for every change: all of it, and 30,000 batches on degenerate rows
 # make lint   style, types and layers only
-.PHONY: run test soak bench lint setup java chromium tools axe clean
+# make wheel  what pip installs, in dist/
+.PHONY: run test soak bench lint wheel setup java chromium tools axe clean
 
 PYTHON ?= python3
 VENV := .venv
@@ -35,6 +36,9 @@ lint: $(READY)
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
 	$(BIN)/lint-imports
+
+wheel: $(READY)
+	$(BIN)/python -m pip wheel --quiet --disable-pip-version-check --no-deps --no-build-isolation --wheel-dir dist .
 
 setup: $(READY)
 

@@ -66,7 +66,7 @@ if TYPE_CHECKING:  # each `as` itself: a name that is passed on
     from sulq.values.query import Sums as Sums
     from sulq.values.schema import Schema as Schema
 
-__version__ = "0.1.0"
+__version__ = "0.2.0"
 
 _HOMES = {
     "values.answer": ("Answer", "Table"),
