@@ -134,6 +134,24 @@ def test_a_component_of_a_missing_value_is_missing():
     assert view.count("pc1 is null").value == 100
 
 
+@pytest.mark.parametrize("clip", [None, 2])
+def test_learners_on_components_leave_out_and_count_rows_with_a_gap(clip):
+    """Clipped or not: a row with a gap is no row at the low end, and is among those left out."""
+    gone = np.arange(N) % 3 == 0
+    columns = {"a": pa.array(X[:, 0], mask=gone), "b": pa.array(X[:, 1])}
+    declared = {"columns": {n: {"type": "number", "low": 0.0, "high": 1.0} for n in "ab"}}
+    db = opened(pa.table(columns), declared, queries=10**6, epsilon=20.0)
+    pca = PCA(2).fit(db)
+    view = db.project(pca, clip=clip)
+    for model in (KMeans(2, max_iter=2), PCA(2)):
+        model.fit(view, columns=["pc1", "pc2"])
+        assert model.left_out_ == pytest.approx(gone.sum(), abs=1e-6), type(model)
+        assert model.left_out_std_ > 0
+    ends = [view.schema["pc1"].low, view.schema["pc1"].high]
+    scores = np.clip(pca.transform(X[~gone][:, :2])[:, 0], *ends)
+    assert view.sum("pc1").value == pytest.approx(scores.sum(), abs=1e-2)
+
+
 def test_refusals(db, pca):
     view = db.project(pca)
     with pytest.raises(sulq.QueryNotAllowed, match="no column 'x0'"):

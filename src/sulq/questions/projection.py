@@ -112,17 +112,20 @@ def projection(model: Any, schema: Schema, clip: float | None) -> Projection:
 
 def _formula(described: Mapping[str, Any], schema: Schema, clip: float | None) -> str:
     """offset + weights . columns; missing where one of the columns is."""
-    terms = [repr(float(described["offset"]))]
+    terms, gaps = [repr(float(described["offset"]))], []
     for name, weight in described["weights"].items():
         column, quoted = schema[name], quote(name)
         read = f"CAST({quoted} AS DOUBLE)" if column.type == "boolean" else quoted
         if weight:
             terms.append(f"{float(weight)!r} * {read}")
+            gaps += [f"{quoted} IS NOT NULL"] if column.nullable else []
     total = " + ".join(terms)
     if clip is None:
         return total
     low, high = _ends(described, clip)
-    return f"LEAST(GREATEST({total}, {low!r}), {high!r})"
+    clipped = f"LEAST(GREATEST({total}, {low!r}), {high!r})"
+    # GREATEST passes over what is missing, as SQL's does: a row with a gap would become the low end.
+    return f"CASE WHEN {' AND '.join(gaps)} THEN {clipped} END" if gaps else clipped
 
 
 def _ends(described: Mapping[str, Any], clip: float) -> tuple[float, float]:
