@@ -1,6 +1,7 @@
 """SQL expression text -> total row functions with a known type and range, and their values.
 
 arithmetic.py          arithmetic, and casts to numbers
+automaton.py           a pattern as a finite automaton, and texts walked through it
 columns.py             raw columns as numpy, read as the schema declares them
 dialect.py             how sqlglot reads our SQL
 domains.py             every value a column or an expression can have, from declarations
@@ -20,7 +21,7 @@ python_expressions.py  the expressions of a Python function -> terms of SQL
 python_reader.py       a Python function -> the SQL expression that has its value
 python_terms.py        SQL text that is being put together
 quoting.py             names and texts as SQL writes them
-regular.py             regular expressions of a safe subset, and RE2 that finds them
+regular.py             regular expressions of a safe subset -> automata of a bounded size
 row_function.py        @sulq.row: a Python function of named columns -> an expression
 spelling.py            the nearest of some words to one that was mistyped
 stored_tree.py         a row function as JSON: how the ledger keeps expressions, and reads them back

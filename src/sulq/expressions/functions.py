@@ -78,9 +78,9 @@ def _found(op: str, a: Node, part: Node) -> Node:
 @OTHERS(
     r"Is a constant pattern found in a text, as RE2 finds it? Case matters. It may hold letters, "
     r"`.`, `[a-z]`, `[^,]`, `\d` `\w` `\s` (ASCII) and their opposites, `^`, `$`, groups, "
-    r"alternatives, and `*` `+` `?` `{2,5}`: 120 pieces with what is counted written out, where a "
-    r"letter is 1, a class 3 or more, a group, a `|` and a `*` 1 more; `{2,5}` after no group that "
-    r"holds a repetition."
+    r"alternatives, and `*` `+` `?` `{2,5}`. All its states are worked out before anything is "
+    r"paid, 1,000 at most, so that every letter of a text takes the same time: `^a.{90}c` is "
+    r"accepted, `a.{90}c` is not."
 )
 def _regexp_matches(a: Node, pattern: Node) -> Node:
     if a.type == "null":

@@ -147,8 +147,7 @@ def _matches(node: Node, a: Vector, *rest: Vector) -> Vector:
     (pattern,) = _values(node)
     # What stands where a value is missing is not looked at.
     texts = [x if known else "" for x, known in zip(a.data, a.valid, strict=True)]
-    found = np.array(matcher(pattern)(texts), dtype=bool)
-    return Vector(found, a.valid)
+    return Vector(matcher(pattern)(texts), a.valid)
 
 
 def _part_of(start: int, length: int) -> Callable[[str], str]:

@@ -2,8 +2,9 @@
 
 Letters and digits, escaped signs, `.`, classes such as [a-z0-9_] and [^,], \\d \\w \\s and their
 opposites (ASCII), anchors ^ and $, groups, alternatives, and the repetitions * + ? {2} {2,} {2,5}.
-No backreferences, no looking around, no flags: a match takes time in proportion to the text, and
-at worst to the pattern's pieces with its repetitions written out, so these are counted and few.
+No backreferences, no looking around, no flags. The whole automaton of a pattern is built before
+anything is paid, and refused if it is large: a letter of a text is then one look into a table,
+whatever the pattern and the letter.
 """
 
 from __future__ import annotations
@@ -12,61 +13,84 @@ from collections.abc import Callable
 from functools import lru_cache
 
 from sulq.errors import QueryNotAllowed
+from sulq.expressions.automaton import (
+    LAST,
+    MAX_CELLS,
+    MAX_STATES,
+    Anchor,
+    Automaton,
+    Choice,
+    Letter,
+    Part,
+    Ranges,
+    Repeat,
+    Sequel,
+    TooManyStates,
+    automaton_of,
+    places_of,
+)
+from sulq.expressions.columns import Array
 
 MAX_PATTERN = 200  # characters
 MAX_REPEATS = 100  # that may be counted
 MAX_GROUPS = 10  # within one another
-MAX_PIECES = 120  # once counted repetitions are written out:
-CLASS, OPPOSITE = 3, 4  # what a class counts at least, and one of all other characters
-BEYOND_ASCII = 3  # what a character counts that takes several bytes
+MAX_PLACES = 600  # once counted repetitions are written out
 SIGNS = frozenset(r"\.^$|?*+()[]{}-/")  # that may be escaped,
-CLASSES = frozenset("dDwWsS")  # and letters that stand for classes
+CLASSES: dict[str, Ranges] = {  # and letters that stand for classes, as RE2 has them
+    "d": ((48, 57),),
+    "w": ((48, 57), (65, 90), (95, 95), (97, 122)),
+    "s": ((9, 10), (12, 13), (32, 32)),
+}
+ANY: Ranges = ((0, 9), (11, LAST))  # . is not the end of a line
 ONWARD = "docs/reference/functions.md says what a pattern may hold."
 
 
-@lru_cache(maxsize=256)
 def check_pattern(pattern: str) -> str:
-    """The pattern, or a refusal that says where it leaves the subset, or that it is too large.
+    """The pattern, or a refusal that says where it leaves the subset, or that it is too large."""
+    automaton(pattern)
+    return pattern
 
-    RE2 reads it here, before anything is paid: a pattern that it refuses would fail the scan.
-    """
+
+@lru_cache(maxsize=256)
+def automaton(pattern: str) -> Automaton:
+    """All of a pattern's states, from the pattern alone; refused as `check_pattern` says."""
     if not 1 <= len(pattern) <= MAX_PATTERN:
         raise _refused(f"wants a pattern of 1 to {MAX_PATTERN} characters")
     if not pattern.isprintable():
         raise _refused("wants printable characters")
-    pieces = pieces_of(pattern)
-    if pieces > MAX_PIECES:
+    part = _Reader(pattern).alternatives(0)
+    places = places_of(part)
+    if places > MAX_PLACES:
         raise _refused(
-            f"{pattern!r} has {pieces:,} pieces with its repetitions written out, and may have "
-            f"{MAX_PIECES} (a letter counts 1, a class {CLASS} or more). Nothing was charged. "
-            "Count to less, write + or * for {2,50}, or ask for several patterns with AND or OR"
+            f"{pattern!r} has {places:,} places with its repetitions written out, and may have "
+            f"{MAX_PLACES}. Nothing was charged. Count to less, or write + or * for {{2,50}}"
         )
     try:
-        matcher(pattern)([""])
-    except Exception:  # Arrow's, in RE2's words
-        raise _refused(f"{pattern!r} is too large when its repetitions are written out") from None
-    return pattern
+        return automaton_of(part)
+    except TooManyStates:
+        raise _refused(
+            f"{pattern!r} needs more than {MAX_STATES:,} states, or {MAX_CELLS:,} times the kinds "
+            "of letters it tells apart, to be found in one walk through a text. Nothing was "
+            "charged. Let it begin with ^, count to less, write + or * for {2,50}, or ask for "
+            "several patterns with AND or OR"
+        ) from None
 
 
-def pieces_of(pattern: str) -> int:
-    """How many pieces it has when its repetitions are written out; refused outside the subset.
-
-    Where RE2 has too many states to keep, each letter of a text takes time in proportion to this.
-    """
-    return _Checker(pattern).alternatives(0)
+def matcher(pattern: str) -> Callable[[list[str]], Array]:
+    """Which of some texts a pattern is found in: the same time for every letter of each."""
+    return automaton(pattern).found_in
 
 
 def _refused(why: str) -> QueryNotAllowed:
     return QueryNotAllowed(f"regexp_matches: {why}. {ONWARD}")
 
 
-class _Checker:
-    """Walks over a pattern once, from left to right, and counts its pieces."""
+class _Reader:
+    """Walks over a pattern once, from left to right."""
 
     def __init__(self, pattern: str) -> None:
         self._pattern = pattern
         self._at = 0
-        self._repetitions = 0  # seen so far
 
     @property
     def _next(self) -> str:
@@ -82,55 +106,48 @@ class _Checker:
         self._at += 1
         return found
 
-    def alternatives(self, depth: int) -> int:
+    def alternatives(self, depth: int) -> Part:
         """One or several, up to the end or to the bracket that closes them."""
         if depth > MAX_GROUPS:
             raise self._fail(f"more than {MAX_GROUPS} groups within one another")
-        pieces = 0
+        choices: list[list[Part]] = [[]]
         while self._next and self._next != ")":
             if self._next == "|":
                 self._at += 1
-                pieces += 1
+                choices.append([])
             else:
-                pieces += self._repeated(depth)
+                choices[-1].append(self._repeated(depth))
         if self._next and not depth:
             raise self._fail("a bracket that nothing opened")
-        return pieces
+        parts = tuple(Sequel(tuple(one)) for one in choices)
+        return parts[0] if len(parts) == 1 else Choice(parts)
 
-    def _repeated(self, depth: int) -> int:
+    def _repeated(self, depth: int) -> Part:
         """One piece, and how often it may come."""
-        anchor = self._next in ("^", "$")
-        before = self._repetitions
-        pieces = self._piece(depth)
+        part = self._piece(depth)
         if self._next not in ("*", "+", "?", "{") or not self._next:
-            return pieces
-        if anchor:
+            return part
+        if isinstance(part, Anchor):
             raise self._fail("an anchor does not repeat")
-        nested = self._repetitions > before
-        self._repetitions += 1
-        if self._take() != "{":
-            pieces += 1
-        elif nested:
-            raise self._fail(
-                "a group that holds a repetition is not counted (nothing was charged); write "
-                "(a{2}b){3} as a{2}ba{2}ba{2}b, or as (a{2}b)+: this"
-            )
+        sign = self._take()
+        if sign == "{":
+            part = self._counted(part)
         else:
-            pieces = self._counted(pieces)
+            part = Repeat(part, int(sign == "+"), 1 if sign == "?" else None)
         if self._next in ("*", "+", "?", "{") and self._next:
             raise self._fail("one repetition after another; put a group around the first")
-        return pieces
+        return part
 
-    def _counted(self, pieces: int) -> int:
-        """Pieces written out as often as they may come, and 1 for each that may be missing."""
+    def _counted(self, part: Part) -> Part:
+        """{2}, {2,} or {2,5}."""
         least = self._number()
-        most = least
+        most: int | None = least
         if self._next == ",":
             self._at += 1
-            most = least + 1 if self._next == "}" else self._number()
-        if self._take() != "}" or most < least:
+            most = None if self._next == "}" else self._number()
+        if self._take() != "}" or (most is not None and most < least):
             raise self._fail("wants {2}, {2,} or {2,5}")
-        return max(most, 1) * pieces + most - least
+        return Repeat(part, least, most)
 
     def _number(self) -> int:
         digits = ""
@@ -140,82 +157,77 @@ class _Checker:
             raise self._fail(f"wants a number up to {MAX_REPEATS}")
         return int(digits)
 
-    def _piece(self, depth: int) -> int:
+    def _piece(self, depth: int) -> Part:
         sign = self._take()
         if sign == "(":
             if self._next == "?":
                 self._at += 1
                 if self._take() != ":":
                     raise self._fail("only (...) and (?:...) are groups here")
-            pieces = self.alternatives(depth + 1)
+            part = self.alternatives(depth + 1)
             if self._take() != ")":
                 raise self._fail("a group that is not closed")
-            return pieces + 1
+            return part
         if sign == "[":
             return self._set()
         if sign == "\\":
-            if not self._escaped():
-                return 1
-            return OPPOSITE if self._pattern[self._at - 1].isupper() else CLASS
+            return Letter(self._escaped())
         if sign in ("*", "+", "?", "{", "}", "]"):
             self._at -= 1
             raise self._fail(f"a {sign} that stands for nothing; write \\{sign}")
-        return CLASS if sign == "." else _weight(sign)
+        if sign in ("^", "$"):
+            return Anchor(sign == "^")
+        return Letter(ANY if sign == "." else _one(sign))
 
-    def _escaped(self) -> bool:
-        """Does what is escaped stand for several characters?"""
+    def _escaped(self) -> Ranges:
+        """What is escaped: a sign, or a class."""
         sign = self._take()
-        if sign not in SIGNS | CLASSES:
+        if sign in SIGNS:
+            return _one(sign)
+        if sign.lower() not in CLASSES:
             raise self._fail(f"\\{sign} is not in the subset")
-        return sign in CLASSES
+        ranges = CLASSES[sign.lower()]
+        return _opposite(ranges) if sign.isupper() else ranges
 
-    def _set(self) -> int:
-        """[abc], [a-z], [^,]: as many pieces as characters and ranges, or a few at least."""
-        least, pieces = CLASS, 0
-        if self._next == "^":
-            self._at += 1
-            least = OPPOSITE
+    def _set(self) -> Letter:
+        """[abc], [a-z], [^,]."""
+        opposite = self._next == "^"
+        self._at += opposite
         if self._next == "]":
             raise self._fail("a class without characters")
+        ranges: list[tuple[int, int]] = []
         while self._next != "]":
-            first = self._one()
-            pieces += _weight(first)
+            first = self._member()
             if self._next == "-" and self._pattern[self._at + 1 : self._at + 2] not in ("]", ""):
                 self._at += 1
-                last = self._one()
-                if first is None or last is None or last < first:
+                last = self._member()
+                if not _is_one(first) or not _is_one(last) or last < first:
                     raise self._fail("a range that is none")
-                pieces += _weight(last) - 1
+                first = ((first[0][0], last[0][0]),)
+            ranges += first
         self._at += 1
-        return max(least, pieces)
+        return Letter(_opposite(tuple(ranges)) if opposite else tuple(ranges))
 
-    def _one(self) -> str | None:
-        """A character of a class; None: a class of its own."""
+    def _member(self) -> Ranges:
         sign = self._take()
         if sign == "[":
             raise self._fail("a [ in a class; write \\[")
-        if sign != "\\":
-            return sign
-        return None if self._escaped() else self._pattern[self._at - 1]
+        return self._escaped() if sign == "\\" else _one(sign)
 
 
-def _weight(sign: str | None) -> int:
-    """What a character counts; None: a class within a class."""
-    if sign is None:
-        return OPPOSITE
-    return 1 if sign.isascii() else BEYOND_ASCII
+def _one(sign: str) -> Ranges:
+    return ((ord(sign), ord(sign)),)
 
 
-@lru_cache(maxsize=256)
-def matcher(pattern: str) -> Callable[[list[str]], list[bool]]:
-    """Which of some texts a pattern is found in, by RE2: in time linear in the text."""
-    import pyarrow as pa
-    import pyarrow.compute as pc
+def _is_one(ranges: Ranges) -> bool:
+    return len(ranges) == 1 and ranges[0][0] == ranges[0][1]
 
-    def found(texts: list[str]) -> list[bool]:
-        matched: list[bool] = pc.match_substring_regex(
-            pa.array(texts, pa.string()), pattern
-        ).to_pylist()
-        return matched
 
-    return found
+def _opposite(ranges: Ranges) -> Ranges:
+    """All other characters."""
+    found, start = [], 0
+    for low, high in sorted(ranges):
+        if start < low:
+            found.append((start, low - 1))
+        start = max(start, high + 1)
+    return (*found, (start, LAST)) if start <= LAST else tuple(found)
