@@ -229,6 +229,25 @@ def test_a_stream_of_questions_holds_no_batch_back_for_long():
     assert log[0][0] <= beats.GATHER_SECONDS + 2 * beats.STEP_SECONDS
 
 
+@pytest.mark.parametrize("counted", [True, False], ids=["", "control"])
+def test_who_has_questions_enough_for_a_batch_is_not_waited_for(monkeypatch, counted):
+    """However many more they send, and however many of theirs are being read."""
+    if not counted:
+        monkeypatch.setattr(Line, "has_share", lambda self, who: False)
+    clock, log = FakeClock(), []
+
+    async def main():
+        beat = beating(clock, [0.0] * 90, log=log)
+        stream = [asks(clock, beat, 0.0005 * i, i, weight=9.0) for i in range(60)]
+        with beat.coming("bob"):
+            await clock.drive(*stream, asks(clock, beat, 0.0, "anna's", "anna"))
+
+    asyncio.run(main())
+    soon = 2 * beats.QUIET_SECONDS + 2 * beats.STEP_SECONDS
+    assert (log[0][0] <= soon) is counted
+    assert "anna's" in log[0][1]
+
+
 # ---- who is in a batch ----------------------------------------------------------------------
 
 
@@ -291,6 +310,19 @@ def test_a_batch_weighs_so_much_at_most_unless_one_question_does():
     assert max(sum(10.0 for w in first if w[0] == who) for who in "abc") <= beats.MAX_WEIGHT / 2
     heavy = line(("a", "plain", 500.0, "a"), ("b", "plain", 1.0, "b"))
     assert [batch(heavy), batch(heavy)] == [["a"], ["b"]]
+
+
+def test_while_others_are_about_one_persons_dear_questions_make_no_long_batch():
+    """Who asks cheap ones, one after the other, waits for less; alone one has more at once."""
+    made = line(*(("bob", "dear", 8.0, f"b{i}") for i in range(60)))
+    assert len(batch(made)) == beats.ALONE // 8
+    loop = asyncio.new_event_loop()
+    made.add(Place("anna", "plain", 1.0, "a", loop.create_future()))
+    loop.close()
+    sizes = [len(batch(made)) for _ in range(beats.ABOUT + 4)]
+    assert sizes[:2] == [beats.AMONG_OTHERS // 8, 1]  # kinds take turns
+    assert set(sizes[2 : beats.ABOUT]) == {beats.AMONG_OTHERS // 8}
+    assert sizes[-1] == beats.ALONE // 8
 
 
 def test_questions_that_are_alike_weigh_what_they_share_once():

@@ -202,7 +202,7 @@ class Answers:
         try:
             with dataset.using(), self._at_once.one_more(who.id):
                 beat = self._beats_of(dataset).paid
-                with beat.coming():
+                with beat.coming(who.id):
                     question, work = await self._read(
                         self._reading, who.id, dataset, lambda: make(db)
                     )

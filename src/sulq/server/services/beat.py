@@ -10,7 +10,7 @@ questions, each in batches of its own. Without a period replies leave as soon as
 from __future__ import annotations
 
 import asyncio
-from collections import OrderedDict, deque
+from collections import Counter, OrderedDict, deque
 from collections.abc import Awaitable, Callable, Hashable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -22,6 +22,8 @@ from sulq.server.services.windows import Clock, Window
 MAX_BATCH = 32  # questions
 MAX_EACH = 16  # of one person, of those
 MAX_WEIGHT = 64.0  # of a batch, in plain counts; a question that weighs more is alone
+ALONE, AMONG_OTHERS = MAX_WEIGHT / 2, 20.0  # of one person; with others about it is less,
+ABOUT = 16  # batches after which who has asked nothing more is not about
 QUIET_SECONDS = 0.002  # without another question, after which a batch begins,
 GATHER_SECONDS = 0.02  # or after this, if they do not stop coming
 STEP_SECONDS = 0.001
@@ -56,12 +58,27 @@ class Line(Generic[Asked]):
 
     def __init__(self) -> None:
         self._kinds: OrderedDict[str, OrderedDict[Hashable, deque[Place[Asked]]]] = OrderedDict()
+        self._batches = 0  # so far,
+        self._about: OrderedDict[Hashable, int] = OrderedDict()  # and when each asked last
 
     def __len__(self) -> int:
         return sum(len(own) for kind in self._kinds.values() for own in kind.values())
 
+    def has_share(self, who: Hashable) -> bool:
+        """Does this person wait with all that one batch takes of them?"""
+        own = [place for kind in self._kinds.values() for place in kind.get(who, ())]
+        return len(own) >= MAX_EACH or sum(place.weight for place in own) >= self._share(who)
+
+    def _share(self, who: Hashable) -> float:
+        """What one person's questions may weigh: who has come lately finds no long batch."""
+        while self._about and next(iter(self._about.values())) < self._batches - ABOUT:
+            self._about.popitem(last=False)
+        return ALONE if self._about.keys() <= {who} else AMONG_OTHERS
+
     def add(self, place: Place[Asked]) -> None:
         """To the end of the person's own."""
+        self._about[place.who] = self._batches
+        self._about.move_to_end(place.who)
         self._kinds.setdefault(place.kind, OrderedDict()).setdefault(place.who, deque()).append(
             place
         )
@@ -82,6 +99,7 @@ class Line(Generic[Asked]):
 
     def batch(self) -> list[Place[Asked]]:
         """The next batch: of one kind, persons in turn, each with so many at most."""
+        self._batches += 1
         kind = next(iter(self._kinds))
         self._kinds.move_to_end(kind)
         taken: list[Place[Asked]] = []
@@ -97,7 +115,7 @@ class Line(Generic[Asked]):
             place, own = persons[who][0], weights.get(who, 0.0)
             whole = sum(weights.values())
             adds = place.weight + (0.0 if place.shape in shapes else place.begins)
-            heavy = own + adds > MAX_WEIGHT / 2 or whole + adds > MAX_WEIGHT
+            heavy = own + adds > self._share(who) or whole + adds > MAX_WEIGHT
             if (heavy and taken) or counts.get(who, 0) == MAX_EACH:
                 full.add(who)
                 continue
@@ -131,7 +149,7 @@ class Beat(Generic[Asked]):
         self._between = between  # what is done between two batches, if anything
         self._clock = clock or Clock()
         self._line: Line[Asked] = Line()
-        self._coming = 0
+        self._coming: Counter[Hashable] = Counter()
         self._last = 0.0
         self._running: asyncio.Task[None] | None = None
         self._reading = False
@@ -153,13 +171,15 @@ class Beat(Generic[Asked]):
         return self._reading
 
     @contextmanager
-    def coming(self) -> Iterator[None]:
+    def coming(self, who: Hashable) -> Iterator[None]:
         """A question is being read: a batch that is about to begin waits for it, for a moment."""
-        self._coming += 1
+        self._coming[who] += 1
         try:
             yield
         finally:
-            self._coming -= 1
+            self._coming[who] -= 1
+            if not self._coming[who]:
+                del self._coming[who]
 
     async def ask(
         self, who: Hashable, kind: str, weight: float, asked: Asked, *, shape: Hashable = None,
@@ -173,8 +193,9 @@ class Beat(Generic[Asked]):
             )
         loop = asyncio.get_running_loop()
         place = Place(who, kind, weight, asked, loop.create_future(), shape, begins)
+        if not self._line.has_share(who):
+            self._last = self._clock.now()
         self._line.add(place)
-        self._last = self._clock.now()
         giving_up = loop.call_later(self._wait_seconds, self._give_up, place)
         if self._running is None:
             self._running = loop.create_task(self._run())
@@ -209,13 +230,17 @@ class Beat(Generic[Asked]):
             self._running = None
 
     async def _gather(self) -> None:
-        """Wait until nobody else is just coming, for a moment at most."""
+        """Wait until nobody else is just coming, for a moment at most.
+
+        Whoever has questions enough for a batch is not waited for, however many more they send.
+        """
         if self._window([]) is None:
             return
         clock = self._clock
         latest = clock.now() + GATHER_SECONDS
         while (now := clock.now()) < latest and len(self._line) < MAX_BATCH:
-            if not self._coming and now - self._last >= QUIET_SECONDS:
+            coming = not all(map(self._line.has_share, self._coming))
+            if not coming and now - self._last >= QUIET_SECONDS:
                 return
             await clock.until(now + STEP_SECONDS)
 
