@@ -247,6 +247,11 @@ class Database(CommonQuestions):
         view.schema = view._planner.schema
         return view
 
+    @property
+    def program_fuel(self) -> int | None:
+        """The most instructions that a program may take for a row; None: programs are off."""
+        return self._planner.program_fuel
+
     def charge_time(self, queries: Any) -> None:
         """Charge so much more for a question that runs a program: how long it took is told too.
 

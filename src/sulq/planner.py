@@ -50,7 +50,7 @@ class Planner:
         self._pricing = pricing
         self._name = name
         self._ledger = ledger  # None: the charges are kept elsewhere
-        self._program_fuel = program_fuel  # of a row; None: programs are off
+        self.program_fuel = program_fuel  # of a row; None: programs are off
         self.time_micro = time_micro  # for how long a program took, beside its answer
         self._older = None if ledger is None else Upgraded(ledger, self.with_tariff)
 
@@ -60,7 +60,7 @@ class Planner:
             raise QueryNotAllowed("project: this is a projection already; project the table.")
         return Planner(
             self._stored, self._promise, self._pricing, self._name, self._ledger, view(),
-            self._program_fuel, self.time_micro,
+            self.program_fuel, self.time_micro,
         )  # fmt: skip
 
     def question(
@@ -283,7 +283,7 @@ class Planner:
         terms = (query, self._stored, self._promise.noise, self._promise.guarantee, older)
         # Looking is free, so only small questions are kept, whatever an analyst looks at.
         found = _small(*terms) if is_small(query) else check(*terms)
-        check_programs(found, self._program_fuel)
+        check_programs(found, self.program_fuel)
         return found
 
     def tariff(self, checked: CheckedQuery) -> Tariff:
