@@ -35,6 +35,7 @@ from sulq.learn import (
     LogisticRegression,
     NaiveBayes,
     RandomTrees,
+    SpectralClustering,
 )
 
 ROOT = Path(__file__).parents[1]
@@ -220,6 +221,20 @@ def _nearest(epsilon: float) -> list[set[str]]:
     return [{name for name, _ in model.terms_like(term, 5)} for term in model.columns_]
 
 
+def spectral(epsilon: float) -> float:
+    """How far ten groups of pictures are the ten digits: the adjusted Rand index."""
+    from sklearn.metrics import adjusted_rand_score
+
+    X, y = datasets.load_digits(return_X_y=True)
+    made = SpectralClustering(10, epsilon=epsilon, guarantee="dp", bounds=real.DIGITS).fit(X)
+    return float(adjusted_rand_score(y, made.predict(X)))
+
+
+def exact_spectral() -> float:
+    """The same without noise worth speaking of."""
+    return spectral(1e8)
+
+
 def rules(epsilon: float) -> float:
     """The F1 score of the rules found, against those without noise."""
     found, true = _rules(epsilon), _true_rules()
@@ -271,6 +286,10 @@ CURVES = {
     "local-regression": Curve(local, "R²", "diabetes, 442 x 1", exact_local),
     "lsi": Curve(
         lsi, "share of the five nearest terms found", "digits, 1,797 x 64, 8 components"
+    ),
+    "spectral-clustering": Curve(
+        spectral, "adjusted Rand index against the digits", "digits, 1,797 x 64, 10 clusters",
+        exact_spectral,
     ),
     "id3": Curve(
         tree, "share of rows classified rightly", "breast cancer, 569 x 30, depth 3", exact_tree

@@ -14,7 +14,14 @@ from typing import Any
 
 import sulq
 from sulq.cli import demo_data
-from sulq.learn import LSI, GaussianMixture, LinearSVM, LocallyWeightedRegression, RandomTrees
+from sulq.learn import (
+    LSI,
+    GaussianMixture,
+    LinearSVM,
+    LocallyWeightedRegression,
+    RandomTrees,
+    SpectralClustering,
+)
 
 FOLDER = Path(__file__).parent / "howto" / "learn"
 ROWS = 20_000
@@ -59,10 +66,17 @@ def lsi() -> sulq.Picture:
     return LSI(2, budget=100).fit(opened(), columns=columns).plot()
 
 
+def spectral() -> sulq.Picture:
+    """Groups of people along the directions of five columns."""
+    columns = ["age", "income", "smoker", "disease"]
+    return SpectralClustering(3, budget=300).fit(opened(), columns=columns).plot()
+
+
 PICTURES: dict[str, Callable[[], sulq.Picture]] = {
     "random-trees-strengths": random_trees,
     "svm-coefficients": svm,
     "lsi-terms": lsi,
+    "spectral-groups": spectral,
     "local-regression-curve": local,
     "mixture-components": mixture,
 }

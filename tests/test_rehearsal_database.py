@@ -320,3 +320,22 @@ def test_the_console_rehearses_as_many_rows_as_the_dataset_has():
         expected = half_width(real.sql(MEAN))
         shown = Rehearsals().answer(real, MEAN)
         assert half_width(shown["rows"]) == pytest.approx(expected, rel=0.1)
+
+
+def test_programs_are_rehearsed():
+    """On made-up rows, free; with a stated fuel, or not at all where that is None."""
+    from programs.modules import module
+
+    old = module("(param i32) (result i32) (i32.gt_s (local.get 0) (i32.const 19))")
+    program = sulq.Program(old, "f", columns=["age"])
+    with sulq.rehearsal({"columns": MIXED}, 2000, epsilon=1.0) as db:
+        found = db.count(program)
+        assert found.note.startswith(NOTE)
+        assert found.value == pytest.approx(1000, abs=600)
+        with pytest.raises(sulq.QueryNotAllowed, match="fuel=20,000, but a row may take 10,000"):
+            db.count(sulq.Program(old, "f", columns=["age"], fuel=20_000))
+    with (
+        sulq.rehearsal({"columns": MIXED}, program_fuel=None) as db,
+        pytest.raises(sulq.QueryNotAllowed, match="programs are off"),
+    ):
+        db.count(program)

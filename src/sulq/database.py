@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import math
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 from fractions import Fraction
@@ -245,6 +246,18 @@ class Database(CommonQuestions):
         view._planner = self._planner.seen_as(lambda: projection(model, self.schema, clip))
         view.schema = view._planner.schema
         return view
+
+    @property
+    def program_fuel(self) -> int | None:
+        """The most instructions that a program may take for a row; None: programs are off."""
+        return self._planner.program_fuel
+
+    def charge_time(self, queries: Any) -> None:
+        """Charge so much more for a question that runs a program: how long it took is told too.
+
+        A server does so whose replies leave after a random delay; see docs/timing.md.
+        """
+        self._planner.time_micro = math.ceil(Fraction(str(queries)) * MICRO)
 
     def as_analyst(self, name: str) -> Database:
         """The same database, asked by one analyst: charged by that name, within its allotment."""

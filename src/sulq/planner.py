@@ -15,7 +15,7 @@ from sulq.questions.check import CheckedQuery, check
 from sulq.questions.facts import Fact, divided, is_public, public_values
 from sulq.questions.joint_price import priced_together
 from sulq.questions.partitions import histogram_axis
-from sulq.questions.programs_used import check_programs
+from sulq.questions.programs_used import check_programs, with_time
 from sulq.questions.question import Bundle, Plan, Question, SharedPlan, listed
 from sulq.sql import Groupings, compile_statement
 from sulq.strategies.many_tables import Crosstabs, crosstabs, each_table
@@ -41,7 +41,7 @@ class Planner:
 
     def __init__(
         self, schema: Schema, promise: Promise, pricing: str, name: str, ledger: Ledger | None,
-        view: Projection | None = None, program_fuel: int | None = None,
+        view: Projection | None = None, program_fuel: int | None = None, time_micro: int = 0,
     ) -> None:  # fmt: skip
         self._stored = schema  # what the rows have
         self.schema = schema if view is None else view.schema  # what a question may use
@@ -50,7 +50,8 @@ class Planner:
         self._pricing = pricing
         self._name = name
         self._ledger = ledger  # None: the charges are kept elsewhere
-        self._program_fuel = program_fuel  # of a row; None: programs are off
+        self.program_fuel = program_fuel  # of a row; None: programs are off
+        self.time_micro = time_micro  # for how long a program took, beside its answer
         self._older = None if ledger is None else Upgraded(ledger, self.with_tariff)
 
     def seen_as(self, view: Callable[[], Projection]) -> Planner:
@@ -59,7 +60,7 @@ class Planner:
             raise QueryNotAllowed("project: this is a projection already; project the table.")
         return Planner(
             self._stored, self._promise, self._pricing, self._name, self._ledger, view(),
-            self._program_fuel,
+            self.program_fuel, self.time_micro,
         )  # fmt: skip
 
     def question(
@@ -259,6 +260,8 @@ class Planner:
         parts = tuple((c, self.tariff(c)) for _, c in asked)
         if self._may_share:
             parts = priced_together(parts, self._promise.guarantee)
+        if self.time_micro:
+            parts = with_time(parts, self.time_micro)
         return Bundle(parts, tuple(q for q, _ in asked))
 
     def written(self, query: Query) -> Query:
@@ -280,7 +283,7 @@ class Planner:
         terms = (query, self._stored, self._promise.noise, self._promise.guarantee, older)
         # Looking is free, so only small questions are kept, whatever an analyst looks at.
         found = _small(*terms) if is_small(query) else check(*terms)
-        check_programs(found, self._program_fuel)
+        check_programs(found, self.program_fuel)
         return found
 
     def tariff(self, checked: CheckedQuery) -> Tariff:

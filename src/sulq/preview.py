@@ -98,7 +98,7 @@ def synthetic(real: Database) -> Database:
     return rehearsal(
         real.schema, real.rows, made=MAX_MADE, epsilon=promise.epsilon, delta=promise.delta,
         queries=promise.queries, noise=promise.noise, guarantee=promise.guarantee,
-        pricing=real.pricing, name=real.name,
+        pricing=real.pricing, name=real.name, program_fuel=real.program_fuel,
     )  # fmt: skip
 
 

@@ -58,6 +58,10 @@ class Queryable(Protocol):
         """What a question would cost. Nothing is spent, no row is read."""
         ...
 
+    def project(self, model: Any, *, clip: float | None = None) -> Queryable:
+        """The same table with a model's components in place of its columns."""
+        ...
+
     def sizes(self, *rows: Rows) -> list[tuple[int, ...]]:
         """How many rows each public set has, or each of its blocks. Free."""
         ...

@@ -17,8 +17,10 @@ from sulq.database import Database
 from sulq.errors import MICRO, Refused
 from sulq.ledger.guard import Guard
 from sulq.ledger.types import MEMORY
+from sulq.planner import Planner
 from sulq.privacy.noise import SystemNoise
 from sulq.privacy.promise import Promise
+from sulq.programs.library import FUEL
 from sulq.sources.source import Source
 from sulq.values.answer import Answer, Table
 from sulq.values.schema import Column, Schema
@@ -89,6 +91,7 @@ def rehearsal(
     pricing: str = "geometry",
     name: str | None = None,
     made: int = MAX_MADE,
+    program_fuel: int | None = FUEL,
 ) -> Database:
     """A database of synthetic rows from the schema alone, to try questions free.
 
@@ -96,7 +99,8 @@ def rehearsal(
     missing is. State the promise and the number of rows of the real table to see its prices and
     error bars; the budget here does not run out. `name` is what SQL calls the table: the schema
     file's name unless given. At most `made` rows are made, and their sums multiplied to stand
-    for all of them, so the error bars are those of `rows`.
+    for all of them, so the error bars are those of `rows`. Programs run, with `program_fuel` for a
+    row at most, whether or not the owner lets them run on the real table; None: none does.
     """
     if isinstance(rows, bool) or not isinstance(rows, int) or not 0 <= rows <= MAX_ROWS:
         raise Refused(f"rows={rows!r}, want a whole number from 0 to {MAX_ROWS:,}.")
@@ -104,7 +108,7 @@ def rehearsal(
     declared = Schema.load(schema)
     named = name or Path(declared.where).stem or NAME
     source = Source("arrow", named, frame=made_up(declared, min(rows, max(made, 1))))
-    return on_rows(source, declared, promise, pricing, rows=rows)
+    return on_rows(source, declared, promise, pricing, rows=rows, program_fuel=program_fuel)
 
 
 class Enlarged:
@@ -135,11 +139,11 @@ class Enlarged:
 
 def on_rows(
     source: Source, schema: Schema, promise: Promise, pricing: str, ledger: Path | str = MEMORY,
-    rows: int | None = None,
+    rows: int | None = None, program_fuel: int | None = None,
 ) -> Rehearsal:  # fmt: skip
     """A rehearsal on these made-up rows, wherever they are; its budget does not run out.
 
-    With `rows` they stand for so many.
+    With `rows` they stand for so many. Programs may take `program_fuel` for a row; None: none runs.
     """
     from sulq.engines.duckdb import DuckDBEngine
     from sulq.ledger import Ledger
@@ -155,7 +159,11 @@ def on_rows(
         total=PLENTY, name=source.name,
     )  # fmt: skip
     guard = Guard(source, None)
-    return Rehearsal(engine, promise, book, SystemNoise(), guard, pricing=pricing, name=source.name)
+    planner = Planner(engine.schema, promise, pricing, source.name, book, program_fuel=program_fuel)
+    return Rehearsal(
+        engine, promise, book, SystemNoise(), guard, pricing=pricing, name=source.name,
+        planner=planner,
+    )  # fmt: skip
 
 
 # --- rows ---------------------------------------------------------------------------------

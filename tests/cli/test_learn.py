@@ -57,6 +57,7 @@ OPTIONS = {
     "gaussian-mixture": (*NUMBERS, "--n-components", "2", "--max-iter", "1"),
     "local-regression": ("--columns", "age", "--label", "income"),
     "lsi": NUMBERS,
+    "spectral-clustering": (*NUMBERS, "--n-clusters", "2", "--max-iter", "2"),
     "logistic-regression": (*NUMBERS, "--label", "smoker"),
     "additive-classifier": (
         "--columns", "age,region", "--label", "smoker", "--pairs", "age*region", "--max-iter", "2",

@@ -420,7 +420,7 @@ LINE = {
 
 def test_learning_runs_through_it_unchanged(tmp_path):
     """Models spend the same price and find the same line and groups as embedded."""
-    terms = {"epsilon": 4.0, "queries": 300}
+    terms = {"epsilon": 4.0, "queries": 400}
     local = opened(line(), LINE, **terms)
     with made(tmp_path / "instance", line(), LINE, **terms).serving() as instance:
         remote = sulq.connect(instance.url, instance.keys["bob"], "people")
@@ -445,6 +445,10 @@ def test_learning_runs_through_it_unchanged(tmp_path):
             mixture = learn.GaussianMixture(2, max_iter=1, budget=20)
             price, before = mixture.price(db, ["x", "y"]).queries, db.budget.spent
             mixture.fit(db, columns=["x", "y"])
+            assert price - 1 < db.budget.spent - before <= price
+            groups = learn.SpectralClustering(2, max_iter=2, budget=20)
+            price, before = groups.price(db, ["x", "y"]).queries, db.budget.spent
+            groups.fit(db, columns=["x", "y"])
             assert price - 1 < db.budget.spent - before <= price
             curve = learn.LocallyWeightedRegression(budget=10)
             price, before = curve.price(db, ["x"], "y").queries, db.budget.spent

@@ -25,6 +25,7 @@ from sulq.learn import (
     NaiveBayes,
     Perceptron,
     RandomTrees,
+    SpectralClustering,
 )
 
 NUMBER = {"type": "number", "low": 0.0, "high": 50.0}
@@ -42,6 +43,7 @@ LEARNERS = {
     "SVD": (SVD(2), ["x", "z", "flag"], None),
     "LSI": (LSI(2), ["x", "z", "flag"], None),
     "KMeans": (KMeans(3, max_iter=3), ["x", "z"], None),
+    "SpectralClustering": (SpectralClustering(2, max_iter=2), ["x", "z", "flag"], None),
     "Perceptron": (Perceptron(max_iter=4), ["x", "z"], "ill"),
     "several classes": (Perceptron(max_iter=4), ["x", "z"], "city"),
     "LinearRegression": (LinearRegression(), ["x", "z"], "y"),

@@ -22,6 +22,7 @@ from sulq.learn import (
     LogisticRegression,
     Perceptron,
     RandomTrees,
+    SpectralClustering,
 )
 from sulq.learn.second_moments import count_and_sum_weights, mean_weight
 
@@ -100,6 +101,7 @@ def test_the_papers_round_goes_the_same_way(step, intercept):
 def models():
     return [
         (PCA(2), None), (SVD(2), None), (LSI(2), None), (KMeans(3, max_iter=4), None),
+        (SpectralClustering(3, max_iter=2), None),
         (Perceptron(max_iter=4), "flag"), (LinearRegression(), "flag"),
         (AdditiveClassifier(max_iter=2), "flag"), (AdditiveRegressor(max_iter=2), "flag"),
         (LogisticRegression(), "flag"), (LogisticRegression(max_iter=0), "flag"),

@@ -25,13 +25,14 @@ from sulq.learn import (
     LogisticRegression,
     Perceptron,
     RandomTrees,
+    SpectralClustering,
     TooFewRows,
 )
 
 ALL = [
     LSI, PCA, SVD, KMeans, Perceptron, LinearRegression, AdditiveClassifier, AdditiveRegressor,
     LogisticRegression, RandomTrees, LinearSVM,
-    GaussianMixture, LocallyWeightedRegression,
+    GaussianMixture, LocallyWeightedRegression, SpectralClustering,
 ]  # fmt: skip
 
 

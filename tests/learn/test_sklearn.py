@@ -38,6 +38,7 @@ from sulq.learn import (
     NaiveBayes,
     Perceptron,
     RandomTrees,
+    SpectralClustering,
 )
 
 pytestmark = pytest.mark.filterwarnings("ignore")
@@ -57,7 +58,7 @@ ESTIMATORS = [
     LocallyWeightedRegression(
         bandwidth=4, bins=2, label_bounds=(-200, 200), epsilon=1e10, bounds=(-1.6, 1.6)
     ),
-    RandomTrees(n_estimators=3, max_depth=3, **CLASSES),
+    RandomTrees(n_estimators=3, max_depth=3, **CLASSES), SpectralClustering(2, **GIVEN),
 ]  # fmt: skip
 
 # Checks with dozens of columns or hundreds of predictions, each with the noise of its own.
@@ -88,6 +89,7 @@ EXPECTED = {
     "LSI": TRANSFORMS,
     "SVD": TRANSFORMS,
     "KMeans": TRANSFORMS,
+    "SpectralClustering": TRANSFORMS,
     "Perceptron": CLASSIFIES | {"check_estimators_pickle": SIDE},
     "ID3": CLASSIFIES,
     "LogisticRegression": {

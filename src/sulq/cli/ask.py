@@ -287,7 +287,9 @@ def _width(reach: float) -> str:
 # ---- rehearsals -----------------------------------------------------------------------------
 
 
-def rehearse(settings: Settings, statement: Statement, rows: Rows = 1000) -> Said:
+def rehearse(
+    settings: Settings, statement: Statement, rows: Rows = 1000, define: Define = None
+) -> Said:
     """Try a SELECT on synthetic rows made from the schema alone. Nothing is spent.
 
     Only the schema is read: neither the data nor the ledger need be there.
@@ -295,7 +297,7 @@ def rehearse(settings: Settings, statement: Statement, rows: Rows = 1000) -> Sai
     Example: sulq rehearse --schema people.toml "select sex, count(*) from people group by sex"
     """
     with rehearsed(settings, rows) as db:
-        table = db.sql(statement)
+        table = db.sql(_written_out(statement, define))
     return Said(table.to_json(), str(table))
 
 

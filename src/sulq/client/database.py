@@ -77,6 +77,7 @@ class RemoteDatabase(Database):
         super().__init__(
             away, promise, away, SystemNoise(), away, pricing=pricing, name=called, planner=planner
         )
+        self.charge_time(facts.get("time_price", 0))
         self.url = wire.base
 
     def _planner_of(self, schema: Schema, promise: Any, pricing: str, name: str) -> Planner:

@@ -31,6 +31,8 @@ it was made from. `price(db, ...)` says the most that `fit(db, ...)` will charge
     seeds.py           where k-means begins: cells of many public points, clustered offline
     shape_pictures.py  shape functions, drawn and in words
     shapes.py          shape functions: their cells, and how noise is told from shape
+    spectral.py        k-means among the top singular vectors (PODS 05, 4.1)
+    spectral_pictures.py  groups along few directions, drawn and in words
     statistical.py     statistical queries (PODS 05, 4.5)
     svm.py             a linear support vector machine, from moments and gradients
     synthesizer.py     synthetic rows from the noisy counts of every pair of columns
@@ -63,6 +65,7 @@ from sulq.learn.pca import PCA, SVD
 from sulq.learn.perceptron import Perceptron
 from sulq.learn.random_trees import RandomTrees
 from sulq.learn.regression import LinearRegression
+from sulq.learn.spectral import SpectralClustering
 from sulq.learn.statistical import StatisticalQueries, rows_needed
 from sulq.learn.svm import LinearSVM
 from sulq.learn.synthesizer import Synthesizer
@@ -86,6 +89,7 @@ __all__ = [
     "NaiveBayes",
     "Perceptron",
     "RandomTrees",
+    "SpectralClustering",
     "StatisticalQueries",
     "Synthesizer",
     "TooFewRows",
@@ -100,6 +104,7 @@ KINDS: dict[str, type[Learner]] = {
         PCA, SVD, KMeans, Perceptron, ID3, NaiveBayes, LinearRegression, ConjunctionLearner,
         AdditiveClassifier, AdditiveRegressor, LogisticRegression, Synthesizer, AssociationRules,
         RandomTrees, LinearSVM, GaussianMixture, LocallyWeightedRegression, LSI,
+        SpectralClustering,
     )
 }  # fmt: skip
 

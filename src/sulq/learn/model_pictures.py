@@ -23,6 +23,7 @@ from sulq.learn.local_pictures import along_columns
 from sulq.learn.mixture_pictures import densities
 from sulq.learn.parameters import checked_share
 from sulq.learn.shape_pictures import drawn_shapes
+from sulq.learn.spectral_pictures import groups
 
 REACH = 1.96  # standard deviations of a 95% interval
 MAX_DOWN, MAX_ACROSS, MAX_LEAVES = 40, 12, 80  # of what a page shows
@@ -45,6 +46,7 @@ def figures(model: Any, behind: Counted | None = None, width: float = PAGE) -> l
         "AdditiveClassifier": drawn_shapes, "AdditiveRegressor": drawn_shapes,
         "Synthesizer": pair_strengths, "AssociationRules": drawn_rules, "RandomTrees": strengths,
         "GaussianMixture": densities, "LocallyWeightedRegression": along_columns,
+        "SpectralClustering": groups,
     }  # fmt: skip
     return draw[kind](model, width)
 

@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
+from dataclasses import replace
 
 from sulq.errors import QueryNotAllowed, Refused
 from sulq.expressions.node import Node
+from sulq.privacy.pricing import Tariff
 from sulq.programs.library import LIBRARY, MAX_FUEL, Spec, wasmtime
 from sulq.programs.runtime import prepare
 from sulq.questions.check import CheckedQuery
 from sulq.questions.contributions import Dense
 
+Parts = tuple[tuple[CheckedQuery, Tariff], ...]
 SIGN = '["program",['  # in the canonical text of every question that runs one
 
 
@@ -32,6 +35,19 @@ def _nodes(query: CheckedQuery) -> Iterator[Node]:
         yield from query.values.points
     else:
         yield from (value.node for value in query.values)
+
+
+def with_time(parts: Parts, micro: int) -> Parts:
+    """The same parts; how long the first program's question takes is one number more (3.1.5).
+
+    A row moves it by at most t_max, as it moves a sum by at most 1. A delay with the variance
+    t_max^2 R / price hides that for `micro`, and for the square of as many rows as a person has.
+    """
+    for i, (query, tariff) in enumerate(parts):
+        if programs_of(query) and tariff.price.micro:
+            more = replace(tariff.price, micro=tariff.price.micro + micro * query.rows_each**2)
+            return (*parts[:i], (query, replace(tariff, price=more)), *parts[i + 1 :])
+    return parts
 
 
 def check_switch(programs: object, program_fuel: object, mode: str) -> None:

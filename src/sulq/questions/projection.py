@@ -124,7 +124,7 @@ def _formula(described: Mapping[str, Any], schema: Schema, clip: float | None) -
         return total
     low, high = _ends(described, clip)
     clipped = f"LEAST(GREATEST({total}, {low!r}), {high!r})"
-    # GREATEST passes over what is missing, as SQL's does: a row with a gap would become the low end.
+    # GREATEST passes over what is missing, as SQL's does: a gap would become the low end.
     return f"CASE WHEN {' AND '.join(gaps)} THEN {clipped} END" if gaps else clipped
 
 

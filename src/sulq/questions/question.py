@@ -103,6 +103,11 @@ class Question:
         return [*private, *(fact.checked for fact in self.facts)]
 
     @property
+    def programs(self) -> tuple[Spec, ...]:
+        """The programs that it runs."""
+        return tuple(spec for bundle in self.bundles for spec in bundle.programs)
+
+    @property
     def numbers(self) -> int:
         """How many numbers its answer has."""
         return sum(c.numbers for c in self.checked)

@@ -15,6 +15,7 @@ is computed from noisy sums alone.
     publication.py       publish: noisy tables in a file, and any Boolean function from it
     publication_file.py  reading such a file, none of which is believed
     subsets.py           the paper's own procedure: a Test on heavy random subsets
+    three.py             three properties of which two lie in one database
     truth.py             Boolean functions of a few properties, as truth tables
 """
 
@@ -48,6 +49,7 @@ from sulq.vertical.pairwise import (
 from sulq.vertical.plan import Plan
 from sulq.vertical.publication import Mined, Publication, planned_publication, publish
 from sulq.vertical.subsets import SubsetPlan
+from sulq.vertical.three import ThreeWay, planned_three, three
 
 __all__ = [
     "PCA",
@@ -61,6 +63,7 @@ __all__ = [
     "Pairwise",
     "Plan",
     "Publication",
+    "ThreeWay",
     "correlation",
     "covariance",
     "crosstab",
@@ -69,6 +72,7 @@ __all__ = [
     "pairwise",
     "plan",
     "publish",
+    "three",
 ]
 
 _PLANNERS: dict[Any, Callable[..., Any]] = {
@@ -79,6 +83,7 @@ _PLANNERS: dict[Any, Callable[..., Any]] = {
     covariance: planned_covariance,
     correlation: planned_correlation,
     publish: planned_publication,
+    three: planned_three,
 }
 
 

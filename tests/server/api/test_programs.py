@@ -72,3 +72,28 @@ def test_the_owner_reads_what_was_run(server):
         assert base64.b64decode(next(b["module"] for b in kept if b["hash"] == program.hash)) == OLD
         assert all(e.kind != "program" for e in db.decisions())
     assert json.dumps(OLD.hex()) not in server.call("GET", D).body.decode()
+
+
+@pytest.mark.parametrize(("padding", "price"), [(True, 0.01), (False, 0.25)])
+def test_the_time_of_a_program_has_a_price(tmp_path, monkeypatch, padding, price):
+    """Where replies are delayed at random: charged what is announced, by the width of the delay."""
+    from sulq.server.services import answers
+
+    waited = []
+    monkeypatch.setattr(answers, "random_delay", lambda *said: waited.append(said[3:]) or 0.0)
+    settings = {"random_delay": True, "time_price": price, "padding": padding}
+    period = {"deadline_seconds": 5.0} if padding else {}
+    with made(tmp_path / "instance").serving(**settings, **period) as instance:
+        instance.call("PATCH", D, {"programs": True}, "anna")
+        assert instance.call("GET", D).json["time_price"] == price
+        with connected(instance, "bob") as db:
+            old = sulq.Program(OLD, "f", columns=["age"])
+            announced = db.price(sulq.Query(where=old)).micro
+            assert announced == 1_000_000 * (1 + price)
+            assert db.count(old).price.micro == announced
+            assert db.budget.spent == 1 + sulq.Price(int(price * 1_000_000)).queries
+            plain = db.price(sulq.Query(where="age > 41")).micro
+            assert plain == db.count("age > 41").price.micro == 1_000_000
+    (seconds, charged), *others = waited
+    assert (seconds > 0, charged) == (True, price)
+    assert others == ([(0, 1.0)] if padding else [])

@@ -29,6 +29,7 @@ KINDS = {
     "GaussianMixture": (["age", "income"], ""),
     "LocallyWeightedRegression": (["age"], "income"),
     "LSI": (["age", "income"], ""),
+    "SpectralClustering": (["age", "income"], ""),
     "AssociationRules": (["city", "secret"], ""),
     "Synthesizer": (["age", "city", "secret"], ""),
 }

@@ -213,6 +213,7 @@ def test_the_random_delay_has_room_for_a_rows_fuel(monkeypatch):
     assert periods.random_delay(0.175, 1000, promise) == pytest.approx(1e-4 * mean)
     assert periods.random_delay(0.175, 1000, promise, 1e-5) == pytest.approx(1e-4 * mean)
     assert periods.random_delay(0.175, 1000, promise, 1e-3) == pytest.approx(1e-3 * mean)
+    assert periods.random_delay(0.0, 1000, promise, 1e-3, 0.01) == pytest.approx(1e-2 * mean)
 
 
 class Even:

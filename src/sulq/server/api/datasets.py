@@ -115,6 +115,7 @@ def _description(here: DatasetCaller, dataset: Dataset, db: Database) -> dict[st
         "promise": promise.to_json() | {"words": str(promise), "std": promise.std},
         "pricing": db.pricing,
         "program_fuel": here.record.program_fuel,
+        "time_price": settings.price_of_time,
         "budget": _budget(db),
         "decisions": [
             {"number": e.number, "kind": e.kind, "time": e.body.get("time"), "reason": _reason(e)}

@@ -140,6 +140,9 @@ class DatasetReply(Reply):
     program_fuel: int | None = Field(
         description="Instructions that a program may take for a row; null: programs are off."
     )
+    time_price: float = Field(
+        description="Queries charged more where a program runs: its time is told after a delay."
+    )
     budget: BudgetPart
     decisions: list[Decision]
     padding: bool = Field(description="Do replies leave at times that tell nothing?")

@@ -254,10 +254,12 @@ class Answers:
 
     async def _delay(self, dataset: Dataset, work: Work, question: Question) -> None:
         """The paper's random delay, if it is wanted."""
-        seconds = dataset.periods.of_one(work)
-        if self._settings.random_delay and seconds is not None:
-            db, row = dataset.db, row_seconds(question)
-            await asyncio.sleep(random_delay(seconds, db.rows, db.promise, row))
+        if not self._settings.random_delay:
+            return
+        db, seconds = dataset.db, dataset.periods.of_one(work)
+        row, price = row_seconds(question), self._settings.time_price if question.programs else 1.0
+        if row or seconds is not None:
+            await asyncio.sleep(random_delay(seconds or 0.0, db.rows, db.promise, row, price))
 
     # ---- what is public -------------------------------------------------------------------
 

@@ -193,7 +193,10 @@ class Datasets:
             del said["group"]  # made before: its ledger knows
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", UserWarning)
-            return open_database(**said)
+            found = open_database(**said)
+        if said.get("programs"):
+            found.charge_time(self._settings.price_of_time)
+        return found
 
     def forget(self, record: Record) -> None:
         """Open it again at the next question: its rows were refreshed, or it is closed.

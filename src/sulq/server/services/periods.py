@@ -217,14 +217,19 @@ def _step(seconds: float) -> float:
     return round(SHORTEST * STEP**steps, 6)
 
 
-def random_delay(seconds: float, rows: int, promise: Promise, row_seconds: float = 0.0) -> float:
+def random_delay(
+    seconds: float, rows: int, promise: Promise, row_seconds: float = 0.0, price: float = 1.0
+) -> float:
     """The paper's delay: normal, mean t_max sqrt(R) ln(T/delta), standard deviation t_max sqrt(R).
+
+    `price` is what is charged for the time, in queries: for less than one both are wider, by its
+    square root.
 
     t_max is the most that one row takes: its share of the period, or `row_seconds`, all the fuel of
     its programs, if that is more. (The text gives t_max R as the variance, which is not in seconds
     squared.) What falls below 0 is 0.
     """
     t_max = max(seconds / FACTOR / max(rows, 1), row_seconds)
-    std = t_max * promise.std
+    std = t_max * promise.std / math.sqrt(price)
     mean = std * math.log(promise.queries / max(promise.delta, 1e-300))
     return max(0.0, _random.gauss(mean, std))

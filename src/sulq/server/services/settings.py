@@ -21,7 +21,14 @@ from sulq.settings_file import FILE
 from sulq.sources.postgres import is_address
 
 PREFIX = "SULQ_SERVER_"
-MAXIMA = {"port": 65_535, "workers": 64, "nesting": 100, "batch": 10_000, "key_days": 3650}
+MAXIMA = {
+    "time_price": 1,
+    "port": 65_535,
+    "workers": 64,
+    "nesting": 100,
+    "batch": 10_000,
+    "key_days": 3650,
+}
 HIDDEN = "..."  # what may hold a password
 SERVERS = ("registry", "ledgers")  # addresses of PostgreSQL
 SHORTEST_TOKEN = 16
@@ -81,6 +88,7 @@ class Settings:
     deadline_seconds: float | None = None  # the same period for all, instead of measured
     longest_seconds: float = 60.0  # a question that would need more is refused
     random_delay: bool = False  # the paper's, on top of the period
+    time_price: float = 0.01  # queries for the time of a question that runs a program, if delayed
     late: str = "retry"  # what is not ready in time: asked for again; "noise": noise, as an answer
     most_late: int = 10  # times real rows alone were late, after which it freezes; 0: never
 
@@ -108,6 +116,11 @@ class Settings:
             return ip_address(self.host).is_loopback
         except ValueError:
             return False
+
+    @property
+    def price_of_time(self) -> float:
+        """Queries charged for the time of a question that runs a program, if that is told."""
+        return self.time_price if self.random_delay else 0.0
 
     @property
     def behind_tls(self) -> bool:
