@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from sulq.questions.question import Bundle
     from sulq.values.answer import Answer
 
+LITTLE_NOISE = 8  # numbers, drawn sooner than a thread is begun
 MUCH_NOISE = 64  # numbers, and
 MANY_ROWS = 100_000  # rows, from which on noise is drawn while the rows are read
 
@@ -143,7 +144,8 @@ def _at_once(
     so that how long it takes to draw says nothing about the scan.
     """
     numbers = sum(c.drawn for b in bundles for c, _ in b.parts)
-    if until is not None or (numbers < MUCH_NOISE and reader.engine.rows < MANY_ROWS):
+    most = MUCH_NOISE if reader.engine.rows < MANY_ROWS else LITTLE_NOISE
+    if until is not None or numbers < most:
         noise = drawn(bundles, reader.noise)
         return sums(), noise
     with ThreadPoolExecutor(max_workers=1) as aside:

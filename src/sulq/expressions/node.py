@@ -41,6 +41,9 @@ class Node:
     text: str  # canonical: equal texts are equal functions
     size: int = 1  # nodes, repeats counted
 
+    def __hash__(self) -> int:
+        return hash(self.text)  # kept by Python, where those of all nodes below would not be
+
     @property
     def bounded(self) -> bool:
         """Is the interval finite?"""

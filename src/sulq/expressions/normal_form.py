@@ -15,7 +15,7 @@ import itertools
 import math
 from collections.abc import Iterable
 from dataclasses import dataclass
-from functools import lru_cache
+from functools import cached_property, lru_cache
 from typing import Any
 
 import numpy as np
@@ -55,9 +55,9 @@ def split(node: Node, schema: Schema) -> Split:
             continue
         private = tuple(i for i, n in enumerate(part.lines) if not n.public)
         if len(private) < len(part.lines) or not part.lines:
-            rows.append(part.without(private).node())
+            rows.append(part.without(private).node)
         if private:
-            where.append(part.node())
+            where.append(part.node)
     return Split(_all(rows), _all(where))
 
 
@@ -75,7 +75,7 @@ def by_terms(terms: list[Node], schema: Schema) -> tuple[Node | None, Node | Non
 @lru_cache(maxsize=4096)
 def truth(node: Node, schema: Schema) -> Node:
     """The one predicate that is true of the same rows."""
-    parts = [p if isinstance(p, Node) else p.node() for p in _parts(node, schema)]
+    parts = [p if isinstance(p, Node) else p.node for p in _parts(node, schema)]
     return call("and", *parts) if parts else literal(True)
 
 
@@ -139,27 +139,79 @@ class _Part:
 
     def without(self, places: tuple[int, ...]) -> _Part:
         """What the other lines must be for it to be true at all."""
+        if not places:
+            return self
         kept = tuple(n for i, n in enumerate(self.lines) if i not in places)
-        return _Part(kept, np.asarray(self.table.any(axis=places)) if places else self.table)
+        return _Part(kept, np.asarray(self.table.any(axis=places)))
 
+    @cached_property
     def node(self) -> Node:
         return _written(self.lines, self.table)
 
 
+@dataclass(frozen=True, slots=True)
+class _Factored:
+    """A truth table of so many cells, as independent parts that must all be true."""
+
+    cells: int
+    parts: tuple[_Part, ...]
+
+    def kept(self) -> _Factored | None:
+        """Itself, unless it would be too long to write."""
+        written = _all([part.node for part in self.parts])
+        return self if written is None or written.size <= MAX_PARTS else None
+
+
 def _parts(node: Node, schema: Schema) -> list[_Part | Node]:
     """A predicate as independent parts that must all be true."""
-    try:
-        simple = plain(node)
-        found = _table(simple, schema)
-        if found is not None and found.node().size <= MAX_PARTS:
-            return list(_factors(found.lines, found.table))
-    except QueryNotAllowed:  # too many parts for a table, not for a question
-        simple = node
-    terms = node.args if node.op == "and" else simple.args if simple.op == "and" else (node,)
+    groups = _groups(node.args) if node.op == "and" else []
+    found = (_by_groups(groups, schema) if len(groups) > 1 else None) or _factored(node, schema)
+    if found is not None:
+        return list(found.parts)
+    simple = node if node.op == "and" else _plain_or_not(node)
+    terms = simple.args if simple.op == "and" else (node,)
     groups = _groups(terms)
     if len(groups) == 1:
         return list(terms)
     return [p for group in groups for p in _parts(call("and", *group), schema)]
+
+
+def _by_groups(groups: list[list[Node]], schema: Schema) -> _Factored | None:
+    """What `_factored` finds for groups without a column in common, each by itself.
+
+    None where that may be another thing, for a table too large or with too many lines.
+    """
+    cells, parts = 1, list[_Part]()
+    for group in groups:
+        found = _factored(call("and", *group), schema)
+        if found is None:
+            return None
+        cells *= found.cells
+        parts += found.parts
+    if cells > MAX_CELLS or sum(len(part.lines) for part in parts) > MAX_LINES:
+        return None
+    false = [part for part in parts if not part.table.any()]
+    return _Factored(cells, tuple(false[:1] or parts)).kept()
+
+
+@lru_cache(maxsize=256)  # few, since a table may have MAX_CELLS
+def _factored(node: Node, schema: Schema) -> _Factored | None:
+    """The truth table of a predicate in parts; None if it would be too large."""
+    try:
+        found = _table(plain(node), schema)
+        if found is None:
+            return None
+        cells, whole = found
+        return _Factored(cells, tuple(_factors(whole.lines, whole.table))).kept()
+    except QueryNotAllowed:  # too many parts for a table, not for a question
+        return None
+
+
+def _plain_or_not(node: Node) -> Node:
+    try:
+        return plain(node)
+    except QueryNotAllowed:  # it would have too many parts
+        return node
 
 
 def _groups(terms: tuple[Node, ...]) -> list[list[Node]]:
@@ -175,7 +227,8 @@ def _groups(terms: tuple[Node, ...]) -> list[list[Node]]:
     return [g for _, g in groups]
 
 
-def _table(node: Node, schema: Schema) -> _Part | None:
+def _table(node: Node, schema: Schema) -> tuple[int, _Part] | None:
+    """How many cells its table has, and what is needed of it."""
     looking = Looking(schema)
     looking.look(node)
     lines = looking.lines()
@@ -190,7 +243,7 @@ def _table(node: Node, schema: Schema) -> _Part | None:
     named = [n for n in lines if n.base.op == "column"]
     known = {t: v for t, v in vectors.items() if not t.startswith("c:")}
     batch = Evaluator({n.base.value: vectors[n.base.text] for n in named}, size, schema, known)
-    return _needed(lines, batch.true(node).reshape(shape))
+    return size, _needed(lines, batch.true(node).reshape(shape))
 
 
 def _needed(lines: tuple[Line, ...], table: Table) -> _Part:
@@ -305,7 +358,7 @@ def _written(lines: tuple[Line, ...], table: Table) -> Node:
         return lines[0].node(np.flatnonzero(table).tolist())
     parts = _factors(lines, table)
     if len(parts) > 1:
-        return call("and", *(p.node() for p in parts))
+        return call("and", *(p.node for p in parts))
     parts = _factors(lines, ~table)
     if len(parts) > 1:
         return call("or", *(_written(p.lines, ~p.table) for p in parts))
@@ -314,7 +367,7 @@ def _written(lines: tuple[Line, ...], table: Table) -> Node:
         if table[i].any():
             branches.setdefault(table[i].tobytes(), []).append(i)
     return call("or", *(
-        call("and", lines[0].node(at), _needed(lines[1:], table[at[0]]).node())
+        call("and", lines[0].node(at), _needed(lines[1:], table[at[0]]).node)
         for at in branches.values()
     ))  # fmt: skip
 

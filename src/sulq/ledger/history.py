@@ -42,6 +42,7 @@ _answered = (
     .where(CHARGES.c.epoch == select(HEAD.c.epoch).scalar_subquery())
 )
 _charges = select(*_charge).select_from(_charged)
+_first = _charges.order_by(CHARGES.c.number).limit(1)
 _answers = select(CHARGES.c.number, ANSWERS.c.body).join(
     ANSWERS, ANSWERS.c.number == CHARGES.c.answer
 )
@@ -92,6 +93,13 @@ class History:
     def history(self) -> list[Charge]:
         """Every charge ever made, oldest first."""
         return self.charges()
+
+    @patient
+    def first_charge(self) -> Charge | None:
+        """The oldest charge."""
+        with self._reading() as connection:
+            row = run(connection, _first).fetchone()
+        return None if row is None else as_charge(*row)
 
     @patient
     def charges(

@@ -42,10 +42,10 @@ class Upgraded:
         if not self._ledger.lasting:
             return False
         if self._first is None:
-            first = self._ledger.charges(limit=1)
-            if not first:
+            first = self._ledger.first_charge()
+            if first is None:
                 return False
-            self._first = _is_old(first[0].query)
+            self._first = _is_old(first.query)
         return self._first
 
     def question(self, made: Question, before: Callable[[], Question]) -> Question:

@@ -16,7 +16,7 @@ from sulq.errors import QueryNotAllowed
 from sulq.expressions import normal_form as normal
 from sulq.expressions.functions import call
 from sulq.expressions.node import NUMERIC, Node, literal, tree_of
-from sulq.expressions.parse import parse, predicate, shorten
+from sulq.expressions.parse import SHORT, parse, predicate, shorten
 from sulq.privacy.geometry import NOTHING, Geometry, Release
 from sulq.questions.grid import Value, gridded
 from sulq.questions.moment_blocks import Block, blocks_of
@@ -78,7 +78,10 @@ def values_of(
     if isinstance(values, People):
         return _people(query, schema)
     if isinstance(values, Terms):
-        return _terms(values, query, schema, noise, guarantee, loose, older)
+        short = sum(len(t) for part in (values.sums, *values.groups) for t in part) <= SHORT
+        return (_short_terms if short else _terms)(
+            values, query.weights, schema, noise, guarantee, loose, older
+        )
     if isinstance(values, Sums | Products):
         if noise in ("binomial", "stitched"):
             raise QueryNotAllowed(
@@ -179,7 +182,7 @@ def exact_root(x: Fraction) -> Fraction:
 
 
 def _terms(
-    terms: Terms, query: Query, schema: Schema, noise: str, guarantee: str, loose: bool,
+    terms: Terms, weights: Weights, schema: Schema, noise: str, guarantee: str, loose: bool,
     older: bool,
 ) -> Built:  # fmt: skip
     """Plain sums beside groups (a, b*(g1 - 1/2), b*(g2 - 1/2), ...) of one count each.
@@ -208,11 +211,11 @@ def _terms(
     for i, group in enumerate(terms.groups):
         counted = i not in terms.uncounted
         blocks = None
-        if noise == "gaussian" and query.weights is None and not older:
+        if noise == "gaussian" and weights is None and not older:
             blocks = blocks_of(list(group[1:]), schema)
         if blocks is None:
             default = _group_weights(len(group) - 1, terms.counted, noise, guarantee)
-            a2, b2 = _weights(query.weights, 2, default)
+            a2, b2 = _weights(weights, 2, default)
             weights2 = (a2 if counted else Fraction(0), *(b2,) * (len(group) - 1))
         else:
             weights2 = _block_weights(blocks, terms.counted, counted, guarantee)
@@ -227,6 +230,9 @@ def _terms(
     width = len(values)
     mix = ((*(0,) * at, *row, *(0,) * (width - at - len(row))) for at, row in mixes)
     return values, tuple(mix), releases, g
+
+
+_short_terms = lru_cache(maxsize=256)(_terms)  # statements often want the same few
 
 
 def _group(

@@ -198,7 +198,8 @@ class _Compiler:
         return Statement(queries, outputs, self.formulas, test, order, limit)
 
     def _where(self) -> str | None:
-        return " AND ".join(f"({w})" for w in self.view.where) or None
+        tests = self.view.where  # a lone one as it was read before
+        return " AND ".join(f"({w})" if len(tests) > 1 else w for w in tests) or None
 
     def _filter_of_all(self) -> str | None:
         """A FILTER that stands on every aggregate is a WHERE: every group is there either way."""
@@ -331,7 +332,7 @@ class _Compiler:
             return self._alias(node) or node
 
         self._check_windows(e)
-        return self.view.expand(e.copy().transform(step))
+        return self.view.expand(e.transform(step))
 
     def _ordering(self, o: Any, outputs: tuple[Output, ...]) -> Ordering:
         if o.args.get("with_fill"):

@@ -219,7 +219,7 @@ class View:
 
             return exp.paren(found.copy()) if not isinstance(found, exp.Column) else found.copy()
 
-        return e.copy().transform(step)
+        return e.transform(step)  # a copy
 
     def text(self, e: Any) -> str:
         """The expression as SQL over the table's own columns."""
