@@ -18,6 +18,8 @@ from hypothesis import strategies as st
 import sulq
 from sulq import dbapi, errors
 from sulq.cli import demo_data
+from sulq.dbapi.pep249 import ERRORS
+from sulq.dbapi.substitution import literal, substituted
 from sulq.expressions.dialect import parse_sql
 
 SCHEMA = tomllib.loads(demo_data.SCHEMA)
@@ -151,9 +153,9 @@ def test_each_error_has_its_counterpart(cursor, monkeypatch, raised, expected):
 
 
 def test_every_error_of_ours_is_translated():
-    assert set(errors.__all__) >= {theirs.__name__ for theirs, _ in dbapi.ERRORS}
+    assert set(errors.__all__) >= {theirs.__name__ for theirs, _ in ERRORS}
     for name in errors.__all__:
-        assert any(issubclass(getattr(errors, name), theirs) for theirs, _ in dbapi.ERRORS)
+        assert any(issubclass(getattr(errors, name), theirs) for theirs, _ in ERRORS)
 
 
 # --- connections ------------------------------------------------------------------------
@@ -290,7 +292,7 @@ def test_a_rehearsal_works_too():
 def parsed(value):
     """What the parser reads in the place of a parameter."""
 
-    (found,) = parse_sql(dbapi.substituted("select ?", [value]))
+    (found,) = parse_sql(substituted("select ?", [value]))
     (only,) = found.expressions
     return only.unnest()
 
@@ -325,7 +327,7 @@ def test_any_date_is_read_back_as_itself(value):
     ],
 )  # fmt: skip
 def test_a_literal_has_the_type_of_its_value(value, written):
-    assert dbapi.literal(value) == written
+    assert literal(value) == written
 
 
 @pytest.mark.parametrize(
@@ -335,13 +337,13 @@ def test_a_literal_has_the_type_of_its_value(value, written):
 )  # fmt: skip
 def test_what_cannot_be_written_is_refused(value):
     with pytest.raises(dbapi.DataError, match="parameter"):
-        dbapi.literal(value)
+        literal(value)
 
 
 def test_question_marks_elsewhere_are_left_alone():
     """In strings, quoted names and comments; also after letters of several bytes."""
     text = "select 'é?', \"?\" /* ? */ from t -- ?\n where a - ? > ?"
-    assert dbapi.substituted(text, [-1, "?"]) == (
+    assert substituted(text, [-1, "?"]) == (
         "select 'é?', \"?\" /* ? */ from t -- ?\n where a -  (-1)  >  '?' "
     )
 

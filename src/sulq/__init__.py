@@ -49,7 +49,6 @@ if TYPE_CHECKING:  # each `as` itself: a name that is passed on
     from sulq.questions.facts import KeyCounts as KeyCounts
     from sulq.rehearsal_database import rehearsal as rehearsal
     from sulq.values.answer import Answer as Answer
-    from sulq.values.answer import Table as Table
     from sulq.values.marginals import Marginals as Marginals
     from sulq.values.price import Budget as Budget
     from sulq.values.price import Price as Price
@@ -65,11 +64,15 @@ if TYPE_CHECKING:  # each `as` itself: a name that is passed on
     from sulq.values.query import Strategy as Strategy
     from sulq.values.query import Sums as Sums
     from sulq.values.schema import Schema as Schema
+    from sulq.values.table import Table as Table
+    from sulq.values.uncertain import Uncertain as Uncertain
 
 __version__ = "0.2.0"
 
 _HOMES = {
-    "values.answer": ("Answer", "Table"),
+    "values.answer": ("Answer",),
+    "values.table": ("Table",),
+    "values.uncertain": ("Uncertain",),
     "column_profile": ("Profile",),
     "data_check": ("DataCheck", "check_data"),
     "database": ("Database",),

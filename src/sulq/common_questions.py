@@ -8,7 +8,8 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any, overload
 
 from sulq.column_profile import Profile, profile, profile_price
-from sulq.errors import QueryNotAllowed
+from sulq.column_summary import Select, only_number, stacked
+from sulq.errors import MICRO, BudgetExceeded, QueryNotAllowed
 from sulq.expressions.parse import parse
 from sulq.questions.facts import public_cells
 from sulq.questions.means import mean_query, private_mean
@@ -16,10 +17,12 @@ from sulq.questions.partitions import histogram_axis
 from sulq.questions.question import Question
 from sulq.sql.groupings import with_subtotals
 from sulq.sql.quantiles import Distribution
-from sulq.values.answer import Answer, Table
+from sulq.values.answer import Answer
 from sulq.values.marginals import Marginals
-from sulq.values.price import Price
+from sulq.values.price import Budget, Price
 from sulq.values.query import Bins, Query, Rows
+from sulq.values.table import Table
+from sulq.values.uncertain import Uncertain
 
 if TYPE_CHECKING:
     from sulq.planner import Planner
@@ -33,12 +36,22 @@ class CommonQuestions:
     schema: Schema
     promise: Promise
     pricing: str
+    name: str
     _planner: Planner
 
     @property
     @abstractmethod
     def rows(self) -> int:
         """n, which is public."""
+
+    @property
+    @abstractmethod
+    def budget(self) -> Budget:
+        """T, spent and remaining, in queries."""
+
+    @abstractmethod
+    def unpaid(self, question: Question) -> int:
+        """What asking it now would charge, in micro-queries."""
 
     @abstractmethod
     def rows_of(self, query: Query) -> int:
@@ -86,11 +99,24 @@ class CommonQuestions:
         query = Query((_one(expression),), where=where, rows=rows, error=error)
         return self.ask(query, combine=combine)
 
+    @overload
     def mean(
-        self, expression: str, where: str | None = None, *, rows: Rows | None = None,
-        error: Any = None, combine: bool = False,
-    ) -> Answer:  # fmt: skip
-        """The mean of an expression over the rows where it is known."""
+        self, expression: str, where: str | None = None, *, by: None = None,
+        rows: Rows | None = None, error: Any = None, combine: bool = False,
+    ) -> Answer: ...  # fmt: skip
+    @overload
+    def mean(
+        self, expression: str, where: str | None = None, *, by: str | Sequence[str]
+    ) -> Table: ...
+    def mean(
+        self, expression: str, where: str | None = None, *, by: str | Sequence[str] | None = None,
+        rows: Rows | None = None, error: Any = None, combine: bool = False,
+    ) -> Answer | Table:  # fmt: skip
+        """The mean of an expression over the rows where it is known; with `by`, in every group."""
+        if by is not None:
+            if rows is not None or error is not None or combine:
+                raise QueryNotAllowed("by=: not with rows=, error= or combine=. Ask one group.")
+            return self._by_groups("mean", f"avg({self._select.expression(expression)})", where, by)
         query, public = self.mean_query(expression, where, rows, error)
         if not public:
             answer = self.ask(query, combine=combine)
@@ -111,6 +137,59 @@ class CommonQuestions:
         plain = Query((_one(expression),), where=where, rows=rows, error=error)
         counted = self._planner.check(Query(("1",), where=where, rows=rows))
         return mean_query(plain, parse(expression, self.schema), counted, self.rows)
+
+    def median(
+        self, expression: str, where: str | None = None, *, by: str | Sequence[str] | None = None
+    ) -> Uncertain | Table:
+        """The median of a number, or with `by` a table of it in every group."""
+        return self._aggregate(
+            "median", f"median({self._select.expression(expression)})", where, by
+        )
+
+    def std(
+        self, expression: str, where: str | None = None, *, by: str | Sequence[str] | None = None
+    ) -> Uncertain | Table:
+        """The standard deviation of a number among the rows, or with `by` in every group."""
+        return self._aggregate("std", f"stddev({self._select.expression(expression)})", where, by)
+
+    def corr(
+        self, x: str, y: str, where: str | None = None, *, by: str | Sequence[str] | None = None
+    ) -> Uncertain | Table:
+        """The correlation of two numbers, or with `by` in every group."""
+        said = ", ".join(map(self._select.expression, (x, y)))
+        return self._aggregate("corr", f"corr({said})", where, by)
+
+    def describe(self) -> Table:
+        """Mean, standard deviation and quartiles of every number whose ends are declared.
+
+        One question for each column; all of them or none if there is not enough left.
+        `describe_price` says what they cost; `profile` looks at every kind of column.
+        """
+        asked = {name: self.question(text) for name, text in self._select.summaries().items()}
+        price, left = sum(map(self.unpaid, asked.values())), self.budget.remaining * MICRO
+        if price > left:  # a first column alone would be of no use
+            raise BudgetExceeded(price, int(left), self.name)
+        return stacked({name: self.answer(question) for name, question in asked.items()})
+
+    def describe_price(self) -> Price:
+        """What `describe` would cost. Nothing is spent, no row is read."""
+        return sum((self.question(t).price for t in self._select.summaries().values()), Price(0))
+
+    def _aggregate(
+        self, name: str, said: str, where: str | None, by: str | Sequence[str] | None
+    ) -> Uncertain | Table:
+        if by is not None:
+            return self._by_groups(name, said, where, by)
+        table: Table = self.answer(self.question(self._select.text({name: said}, where)))
+        return only_number(table)
+
+    def _by_groups(self, name: str, said: str, where: str | None, by: str | Sequence[str]) -> Table:
+        table: Table = self.answer(self.question(self._select.text({name: said}, where, by)))
+        return table
+
+    @property
+    def _select(self) -> Select:
+        return Select(self.schema, self.name)
 
     def histogram(
         self, column: str, bins: int | Sequence[Any] | None = None, where: str | None = None, *,

@@ -28,10 +28,11 @@ from sulq.questions.facts import MAX_COUNTS, Fact, KeyCounts, public_part
 from sulq.questions.partitions import need_key
 from sulq.questions.projection import projection
 from sulq.questions.question import Question
-from sulq.values.answer import Answer, Table
+from sulq.values.answer import Answer
 from sulq.values.marginals import Marginals
 from sulq.values.price import Budget, Price, micro_of
 from sulq.values.query import Query, Rows
+from sulq.values.table import Table
 
 if TYPE_CHECKING:
     from sulq.engines.base import Engine

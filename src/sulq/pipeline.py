@@ -25,7 +25,7 @@ from sulq.ledger.types import Request, check_id
 from sulq.policies import Policy, WithNoise, noise_alone
 from sulq.questions.alike import alike
 from sulq.questions.facts import check_public
-from sulq.questions.question import exact_answer
+from sulq.questions.question import exact_answer, with_noise_of
 
 __all__ = ["Order", "Pipeline", "Stopped", "Timing", "row_by_row"]
 
@@ -107,6 +107,7 @@ class Pipeline:
         self.name = name
         self.policy: Policy = policy or WithNoise()
         self.turns = Turns()
+        self.origin = object()  # by which answers know their noise from that of other databases
         self.aside: Engine | None = None  # where a server's free counts wait for no scan
         self.known: dict[str, Matrix] = {}  # public sums, by their canonical text
 
@@ -244,7 +245,10 @@ class Pipeline:
         try:
             left = self.left(case.order.analyst) if case.left is None else case.left
             paid = case.left is not None
-            answers = [self.policy.answers(b, stored[b.text], left, paid) for b in case.bundles]
+            answers = [
+                with_noise_of(self.origin, b, self.policy.answers(b, stored[b.text], left, paid))
+                for b in case.bundles
+            ]
             return case.order.question.lay_out(answers, case.counts)
         except Exception as error:
             return error

@@ -29,8 +29,9 @@ if TYPE_CHECKING:
     from sulq.privacy.promise import Promise
     from sulq.questions.projection import Projection
     from sulq.sql import Statement
-    from sulq.values.answer import Answer, Table
+    from sulq.values.answer import Answer
     from sulq.values.schema import Schema
+    from sulq.values.table import Table
 
 MAX_NUMBERS = 300_000  # in the answer to one question
 MAX_IN_A_LIST = 1_000_000  # in the answers to a list of them

@@ -18,9 +18,11 @@ from typing import TYPE_CHECKING
 from sulq.policies import add_noise
 from sulq.questions.question import Bundle
 from sulq.rehearsal_database import rehearsal
-from sulq.values.answer import Answer, Table, with_error
+from sulq.values.answer import Answer
+from sulq.values.number_text import with_error
 from sulq.values.price import Price
 from sulq.values.query import Query
+from sulq.values.table import Table
 
 if TYPE_CHECKING:
     from sulq.database import Database

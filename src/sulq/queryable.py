@@ -11,11 +11,12 @@ from typing import TYPE_CHECKING, Any, Protocol, overload
 if TYPE_CHECKING:
     from sulq.privacy.promise import Promise
     from sulq.questions.facts import KeyCounts
-    from sulq.values.answer import Answer, Table
+    from sulq.values.answer import Answer
     from sulq.values.marginals import Marginals
     from sulq.values.price import Budget, Price
     from sulq.values.query import Bins, Query, Rows
     from sulq.values.schema import Schema
+    from sulq.values.table import Table
 
 
 class Queryable(Protocol):

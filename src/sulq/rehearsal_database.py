@@ -11,7 +11,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from fractions import Fraction
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any
 
 from sulq.database import Database
 from sulq.errors import MICRO, Refused
@@ -22,7 +22,6 @@ from sulq.privacy.noise import SystemNoise
 from sulq.privacy.promise import Promise
 from sulq.programs.library import FUEL
 from sulq.sources.source import Source
-from sulq.values.answer import Answer, Table
 from sulq.values.schema import Column, Schema
 
 if TYPE_CHECKING:
@@ -30,6 +29,7 @@ if TYPE_CHECKING:
 
     from sulq.engines.base import Engine, Matrix
     from sulq.questions.check import CheckedQuery
+    from sulq.questions.question import Question
 
     Values = np.ndarray[Any, Any]
 
@@ -45,24 +45,17 @@ WORDS = 3, 8  # letters of a made-up text
 LOW, HIGH = 0, 100
 FIRST, LAST = datetime.date(2000, 1, 1), datetime.date(2029, 12, 31)
 
-Given = TypeVar("Given", Answer, Table)
-
 
 class Rehearsal(Database):
     """A Database of synthetic rows: the same calls, nothing real read or spent."""
 
-    def ask(self, query: Any, **options: Any) -> Any:
-        """Ask one query or a list of them, of synthetic rows."""
-        given = super().ask(query, **options)
-        return [_marked(a) for a in given] if isinstance(given, list) else _marked(given)
+    def answer(self, question: Question, *, request_id: str | None = None) -> Any:
+        """Answer a question from synthetic rows."""
+        return _marked(super().answer(question, request_id=request_id))
 
-    def sql(self, text: str, **options: Any) -> Table:
-        """Answer one SELECT, from synthetic rows."""
-        return _marked(super().sql(text, **options))
-
-    def mean(self, expression: str, where: str | None = None, **options: Any) -> Answer:
-        """The mean of an expression, over synthetic rows."""
-        return _marked(super().mean(expression, where, **options))
+    def estimated(self, question: Question, *, analyst: str | None = None) -> Any:
+        """What stored answers say, of synthetic rows as they are."""
+        return _marked(super().estimated(question, analyst=analyst))
 
     def forget(self) -> None:
         """Answer every question anew from now on, as if the rows had changed."""
@@ -72,8 +65,12 @@ class Rehearsal(Database):
         return f"<sulq.Database {self.name!r}, a {NOTE}: {self.rows:,} rows>"
 
 
-def _marked(given: Given) -> Given:
+def _marked(given: Any) -> Any:
     """Say that this is a rehearsal, before anything else there is to note."""
+    if isinstance(given, list):
+        return [_marked(each) for each in given]
+    if isinstance(given, dict):
+        return {name: _marked(each) for name, each in given.items()}
     if given.note.startswith(NOTE):
         return given
     return replace(given, note=f"{NOTE}; {given.note}" if given.note else NOTE)

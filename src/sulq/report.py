@@ -20,7 +20,7 @@ from sulq.privacy.promise import Promise
 from sulq.questions.check import OLDER_FORM, check
 from sulq.questions.describe import parts_of, query_of, readable
 from sulq.questions.question import Bundle
-from sulq.values.answer import with_error
+from sulq.values.number_text import with_error
 from sulq.values.schema import OTHER, Schema
 
 if TYPE_CHECKING:

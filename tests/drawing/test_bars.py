@@ -11,8 +11,8 @@ from drawing.reading import bars, elements, marks, texts, whiskers
 
 import sulq
 from sulq.errors import MissingExtra, QueryNotAllowed, Refused
-from sulq.values.answer import Table
 from sulq.values.price import Price
+from sulq.values.table import Table
 
 LABELS = ["north", "south", "east", "other"]
 

@@ -51,7 +51,14 @@ HEAVY = {
     "sulq.settings_file": "for commands and tools only",
 }
 # Front doors, whose commands and names load what is behind them when they are used.
-DOORS = ("sulq", "sulq.cli", "sulq.client", "sulq.dbapi", "sulq.server.process")
+DOORS = (
+    "sulq",
+    "sulq.cli",
+    "sulq.client",
+    "sulq.dbapi.cursor",
+    "sulq.dbapi.substitution",
+    "sulq.server.process",
+)
 
 
 # Still to be mended; a file that is no longer needed here fails.

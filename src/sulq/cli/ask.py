@@ -279,7 +279,7 @@ def _bins(text: str | None) -> int | list[float] | None:
 
 
 def _width(reach: float) -> str:
-    from sulq.values.answer import with_error
+    from sulq.values.number_text import with_error
 
     return "+/- " + with_error(0.0, reach).split("+/- ")[1]
 

@@ -39,6 +39,7 @@ from sulq.questions.question import (
     public_answer,
     released_answer,
     spread_of,
+    with_noise_of,
 )
 from sulq.values.answer import Answer
 from sulq.values.price import Budget
@@ -89,7 +90,9 @@ class RemoteDatabase(Database):
     def answer(self, question: Question, *, request_id: str | None = None) -> Any:
         """Have the server's pipeline pay for a question and answer it."""
         counts = self._counted(question.facts)
-        return question.lay_out(self._asked(question.bundles, request_id), counts)
+        found = self._asked(question.bundles, request_id)
+        pairs, here = zip(question.bundles, found, strict=True), (self.url, self.name)
+        return question.lay_out([with_noise_of(here, b, a) for b, a in pairs], counts)
 
     def unpaid(self, question: Question, *, analyst: str | None = None) -> int:
         """What the server would charge for it now, in micro-queries; nothing is spent."""

@@ -54,4 +54,5 @@ def private_mean(answer: Answer, node: Node, noise: str) -> Answer:
     return Answer(
         ((value,),), ((std,),), ("all",), (f"mean({answer.names[1]})",), answer.price,
         answer.remaining, answer.spread, "; ".join(notes), float(high - low),
+        noise=answer.noise and (answer.noise, "mean", node.text),
     )  # fmt: skip

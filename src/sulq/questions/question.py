@@ -7,7 +7,7 @@ Nothing here looks at rows.
 from __future__ import annotations
 
 import itertools
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Hashable, Iterable
 from dataclasses import dataclass, replace
 from fractions import Fraction
 from statistics import NormalDist
@@ -22,7 +22,8 @@ from sulq.questions.key_sets import KeySet
 from sulq.questions.measurements import Combined
 from sulq.questions.partitions import Axis
 from sulq.questions.programs_used import programs_of
-from sulq.values.answer import Answer, Spread
+from sulq.values.answer import Answer
+from sulq.values.number_text import Spread
 from sulq.values.price import Price
 from sulq.values.query import Query
 
@@ -165,7 +166,7 @@ def listed(plans: list[Plan], shared: SharedPlan | None) -> Question:
         paid = found
         if shared is not None:
             own = shared.plan.answers(found[0], known[len(facts) :])
-            paid = [[a] for a in shared.read_off(own)]
+            paid = [[replace(a, noise=None)] for a in shared.read_off(own)]
         private, free = iter(paid), iter(known)
         return [
             p.answers(next(private) if p.bundle else [], [next(free) for _ in p.facts])[0]
@@ -173,6 +174,15 @@ def listed(plans: list[Plan], shared: SharedPlan | None) -> Question:
         ]
 
     return Question(bundles, laid_out, facts + more, widths)
+
+
+def with_noise_of(origin: Hashable, bundle: Bundle, answers: list[Answer]) -> list[Answer]:
+    """A bundle's answers, each knowing which noise is its own: asked again it is the same.
+
+    `origin` stands for the database that drew it.
+    """
+    text = bundle.text
+    return [replace(a, noise=(origin, text, i)) for i, a in enumerate(answers)]
 
 
 def exact_answer(query: CheckedQuery, sums: list[list[int]], remaining: int) -> Answer:

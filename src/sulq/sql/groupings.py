@@ -14,10 +14,11 @@ from typing import Any
 from sulq.errors import QueryNotAllowed
 from sulq.expressions.parse import parse
 from sulq.sql.statement import Output, Statement, compile_select, parsed
-from sulq.values.answer import Answer, Table
+from sulq.values.answer import Answer
 from sulq.values.price import Price
 from sulq.values.query import Query
 from sulq.values.schema import Schema
+from sulq.values.table import Table
 
 ALL = "(all)"
 SEVERAL = ("Cube", "Rollup", "GroupingSets")

@@ -27,10 +27,12 @@ from numpy.typing import NDArray
 
 from sulq.errors import QueryNotAllowed
 from sulq.expressions.parse import parse, shorten
-from sulq.values.answer import Answer, Spread, Table
+from sulq.values.answer import Answer
+from sulq.values.number_text import Spread
 from sulq.values.price import Price
 from sulq.values.query import Bins, Query, Rows, Strategy
 from sulq.values.schema import Schema
+from sulq.values.table import Table
 
 CELLS = 256
 BRANCH = 16  # fine cells in a coarse one

@@ -23,10 +23,11 @@ from sulq.sql.formulas import Formulas
 from sulq.sql.noisy import Noisy, released
 from sulq.sql.quantiles import LEVEL, Located
 from sulq.sql.views import View, only_supported
-from sulq.values.answer import Answer, Table
+from sulq.values.answer import Answer
 from sulq.values.price import Price
 from sulq.values.query import Query
 from sulq.values.schema import OTHER, Schema
+from sulq.values.table import Table
 
 MAX_STATEMENT = 20_000
 

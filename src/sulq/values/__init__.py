@@ -1,11 +1,14 @@
 """What users say and get: frozen values, most with a JSON form.
 
-answer.py        Answer and Table: numbers, error bars and prices
+answer.py        Answer: a number or many, error bars and a price
 column.py        Column: a name, a type, a range or values, what is public
 declarations.py  a mapping, as TOML gives it, -> columns, or what is wrong with it
 marginals.py     Marginals: all tables of some columns, asked together
+number_text.py   noisy numbers as people read them
 price.py         Price: what a question costs
 query.py         Query, Rows, partitions and values
 row_sets.py      shards by number and rows by key, as people name them
 schema.py        Schema: the declared columns of one table
+table.py         Table: rows of noisy numbers
+uncertain.py     arithmetic with noisy numbers, errors carried along
 """

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from scipy.stats import t as student
 
 from sulq.learn.parameters import checked_share
-from sulq.values.answer import with_error
+from sulq.values.number_text import with_error
 
 Array = NDArray[np.float64]
 Ends = Callable[[float], tuple[float, float]]  # level -> low and high end

@@ -16,7 +16,7 @@ import sulq
 from sulq.learn.parameters import checked_share
 from sulq.learn.task import MICRO, all_within
 from sulq.stepwise import in_steps
-from sulq.values.answer import with_error
+from sulq.values.number_text import with_error
 from sulq.vertical.common_people import named, one_database
 
 Made = TypeVar("Made")

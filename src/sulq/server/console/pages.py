@@ -20,7 +20,7 @@ from starlette.responses import Response
 from sulq.drawing.style import for_pages
 from sulq.errors import in_queries
 from sulq.privacy.chance import one_in
-from sulq.values.answer import with_error
+from sulq.values.number_text import with_error
 
 POLICY = (
     "default-src 'none'; style-src 'self'; img-src 'self' data:; script-src 'self'; "

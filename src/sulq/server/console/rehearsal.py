@@ -17,8 +17,9 @@ from sulq.database import Database
 from sulq.errors import QueryNotAllowed
 from sulq.preview import Width, synthetic, widths
 from sulq.server.console.result_view import body_of
-from sulq.values.answer import Answer, Table
+from sulq.values.answer import Answer
 from sulq.values.query import Query
+from sulq.values.table import Table
 
 KEPT = 8  # rehearsals in memory
 MAX_QUESTIONS = 300  # questions after which one is made anew, since it remembers what it was asked

@@ -23,7 +23,9 @@ from sulq.drawing.picture import Picture
 from sulq.drawing.svg import SHEET, Figure
 from sulq.errors import NotFound
 from sulq.preview import table_of
-from sulq.values.answer import NOISY, Answer, Table, too_noisy, with_interval
+from sulq.values.answer import Answer
+from sulq.values.number_text import NOISY, too_noisy, with_interval
+from sulq.values.table import Table
 
 MAX_ROWS, MAX_NUMBERS = 300, 600  # of a table on a page; all of them are in the file
 MAX_CELLS = 1200  # of matrices

@@ -16,8 +16,9 @@ from sulq import errors
 from sulq.errors import MICRO, Refused, SulqError
 from sulq.server.services.registry_server import Away
 from sulq.server.services.uploads import TooLarge
-from sulq.values.answer import Answer, Table
+from sulq.values.answer import Answer
 from sulq.values.price import Price
+from sulq.values.table import Table
 
 JSON = "application/json"
 
