@@ -14,13 +14,6 @@ from collections.abc import Callable
 from sulq.errors import QueryNotAllowed
 from sulq.expressions.arithmetic import ARITHMETIC
 from sulq.expressions.logic import LOGIC
-from sulq.expressions.timestamps import (
-    CLOCK,
-    clock,
-    clock_difference,
-    day_of,
-    truncated_clock,
-)
 from sulq.expressions.node import (
     EPOCH,
     INF,
@@ -37,6 +30,13 @@ from sulq.expressions.node import (
     typed_null,
 )
 from sulq.expressions.regular import check_pattern
+from sulq.expressions.timestamps import (
+    CLOCK,
+    clock,
+    clock_difference,
+    day_of,
+    truncated_clock,
+)
 
 OTHERS = Functions()
 MAX_PATTERN = 200  # characters of a constant text to look for

@@ -12,9 +12,9 @@ from typing import Any
 
 from sulq.errors import QueryNotAllowed
 from sulq.expressions.domains import reachable
-from sulq.expressions.timestamps import moment_in
 from sulq.expressions.node import Node
 from sulq.expressions.spelling import listed, nearest
+from sulq.expressions.timestamps import moment_in
 from sulq.values.schema import Column, Schema
 
 EPOCH = datetime.datetime(1970, 1, 1)

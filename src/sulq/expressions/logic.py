@@ -7,7 +7,6 @@ import math
 
 from sulq.errors import QueryNotAllowed
 from sulq.expressions.arithmetic import numbers, to_integer, to_number
-from sulq.expressions.timestamps import as_moment, constant_moment
 from sulq.expressions.node import (
     NUMERIC,
     Functions,
@@ -20,6 +19,7 @@ from sulq.expressions.node import (
     shown,
     typed_null,
 )
+from sulq.expressions.timestamps import as_moment, constant_moment
 
 LOGIC = Functions()
 

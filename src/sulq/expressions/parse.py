@@ -16,10 +16,10 @@ from sulq.errors import QueryNotAllowed
 from sulq.expressions.dialect import parse_sql, spelled, written
 from sulq.expressions.functions import PARTS, call, difference
 from sulq.expressions.literals import check_equal
-from sulq.expressions.timestamps import CLOCK, CONSTANTS, day_of
 from sulq.expressions.node import Node, column, kind_of, literal
 from sulq.expressions.program_node import called
 from sulq.expressions.syntax import no_column, unreadable
+from sulq.expressions.timestamps import CLOCK, CONSTANTS, day_of
 from sulq.values.schema import Schema
 
 BRACKETS = re.compile(r"[()\[\]{}]")

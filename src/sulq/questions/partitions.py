@@ -20,11 +20,11 @@ from sulq.expressions.columns import PRIME
 from sulq.expressions.domains import may_be_missing, reachable
 from sulq.expressions.functions import call
 from sulq.expressions.literals import check_equal
-from sulq.expressions.timestamps import whole_moment
 from sulq.expressions.node import HUGE, NUMERIC, Node, column, days, literal, seconds, tree_of
 from sulq.expressions.parse import check_whole, parse, shorten
 from sulq.expressions.quoting import quote
 from sulq.expressions.stored_tree import dumps
+from sulq.expressions.timestamps import whole_moment
 from sulq.values.query import Bins, Blocks, Leaf, NearestCentre, Side
 from sulq.values.schema import OTHER, Schema
 
