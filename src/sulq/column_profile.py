@@ -291,6 +291,16 @@ def _look(column: Column, strategic: bool) -> _Listed | _Text | _Scale:
     return _Scale(column, _edges(column), strategic)
 
 
+def _moments(column: Column) -> list[Any]:
+    """Edges of cells of a timestamp: of its range, or the years' first seconds."""
+    if not column.bounded:
+        return [datetime.datetime.combine(day, datetime.time()) for day in YEARS]
+    wide = column.high - column.low
+    count = min(BINS, int(wide.total_seconds()))
+    steps = (column.low + wide * i // count for i in range(count))
+    return [*dict.fromkeys(step.replace(microsecond=0) for step in steps), column.high]
+
+
 def _edges(column: Column) -> list[Any]:
     """Cells that hold all there can be: of a declared range, or of all numbers or years."""
     if column.type == "date":
@@ -300,6 +310,8 @@ def _edges(column: Column) -> list[Any]:
         count = min(BINS, days)
         steps = [column.low + datetime.timedelta(days * i // count) for i in range(count)]
         return [*steps, column.high]
+    if column.type == "timestamp":
+        return _moments(column)
     if column.bounded:
         width = column.high - column.low
         count = min(BINS, math.ceil(width)) if column.type == "integer" else BINS

@@ -213,6 +213,9 @@ class _Look:
         if column.type == "date" and column.bounded:
             ends = (f"DATE '{end.isoformat()}'" for end in (column.low, column.high))
             return "({} AND NOT {}::DATE BETWEEN {} AND {})".format(known, self.value, *ends)
+        if column.type == "timestamp" and column.bounded:
+            ends = (f"TIMESTAMP '{end.isoformat(' ')}'" for end in (column.low, column.high))
+            return "({} AND NOT {}::TIMESTAMP BETWEEN {} AND {})".format(known, self.value, *ends)
         if column.type in ("integer", "number") and column.bounded:
             return f"({known} AND NOT {self.value} BETWEEN {column.low!r} AND {column.high!r})"
         return "false"

@@ -193,7 +193,8 @@ def _type(column: Column) -> Any:
     """How Arrow should store it; None lets the values decide."""
     import pyarrow as pa
 
-    return {"date": pa.date32(), "text": pa.string()}.get(column.type)
+    kinds = {"date": pa.date32(), "timestamp": pa.timestamp("s"), "text": pa.string()}
+    return kinds.get(column.type)
 
 
 def _numbered(column: Column, rows: int, each: int) -> Values:
@@ -222,6 +223,10 @@ def _drawn(column: Column, rows: int, rng: np.random.Generator) -> Values:
         first, last = (column.low, column.high) if column.bounded else (FIRST, LAST)
         days = np.arange(np.datetime64(first), np.datetime64(last) + 1)
         return days[rng.integers(0, len(days), rows)]
+    if column.type == "timestamp":
+        ends = (column.low, column.high) if column.bounded else (FIRST, LAST)
+        low, high = (int(np.datetime64(end, "s").astype(np.int64)) for end in ends)
+        return rng.integers(low, high, rows, endpoint=True).astype("datetime64[s]")
     low, high = (column.low, column.high) if column.bounded else (LOW, HIGH)
     if column.type == "integer":
         return rng.integers(low, high, rows, endpoint=True)

@@ -5,7 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable
 from string import ascii_lowercase, ascii_uppercase
 
+from sulq.expressions.columns import ends
 from sulq.expressions.node import MAX_LENGTH, Node
+from sulq.values.schema import LARGEST, Column
 
 
 def _infix(sign: str) -> Callable[..., str]:
@@ -102,3 +104,20 @@ SPELLING: dict[str, Callable[..., str]] = {
     "days": lambda node, a, b: f"CAST({a} - {b} AS BIGINT)",
     "shift": lambda node, a, b: f"({a} + CAST({b} AS INTEGER))",
 }
+
+
+def seconds_since_1970(name: str, kind: str) -> str:
+    """A moment in whole seconds, down, as DuckDB has it; an endless one is far out."""
+    if kind in ("TIMESTAMP_S", "TIMESTAMP_MS"):  # beyond any date they are missing
+        name = f"TRY_CAST({name} AS TIMESTAMP)"
+    fine, each = ("epoch_ns", 10**9) if kind == "TIMESTAMP_NS" else ("epoch_us", 10**6)
+    parts = f"{fine}({name})"
+    whole = f"({parts} - ({parts} % {each} + {each}) % {each}) // {each}"
+    far = f"WHEN {name} > TIMESTAMP '1970-01-01' THEN {LARGEST} WHEN {name} IS NOT NULL"
+    return f"(CASE WHEN isfinite({name}) THEN {whole} {far} THEN -{LARGEST} END)"
+
+
+def moments_known(sql: str, c: Column) -> str:
+    """Of a column without declared ends only the years 1 to 9999 are moments."""
+    low, high = ends(c)
+    return sql if c.bounded else f"(CASE WHEN {sql} BETWEEN {low} AND {high} THEN {sql} END)"

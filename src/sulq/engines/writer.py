@@ -6,16 +6,16 @@ import datetime
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from sulq.engines.function_sql import SPELLING, lean
-from sulq.expressions.columns import PRIME
-from sulq.expressions.node import Node, days
+from sulq.engines.function_sql import SPELLING, lean, moments_known, seconds_since_1970
+from sulq.expressions.columns import PRIME, ends
+from sulq.expressions.node import Node, number_of
 from sulq.expressions.quoting import quote, text
 from sulq.questions.check import CheckedQuery
 from sulq.questions.grid import Value, gridded
 from sulq.questions.key_sets import KeySet
 from sulq.questions.partitions import Axis
 from sulq.sources.source import UNTYPED
-from sulq.values.schema import LARGEST, Column, Schema
+from sulq.values.schema import Column, Schema
 
 MAX_SQL = 200_000  # characters of one expression
 MAX_DONE = 2**24  # characters kept of what was written before
@@ -104,7 +104,7 @@ class Writer:
             return self._number(c)
         if c.type == "date":
             return self._date(c, name)
-        return self._integer(c, name)
+        return self._integer(c, self.seconds(c) if c.type == "timestamp" else name)
 
     def key(self, c: Column) -> str:
         """A column to group rows by."""
@@ -202,7 +202,7 @@ class Writer:
         return f"TRY_CAST({name} AS ENUM ({', '.join(text(v) for v in c.values or ())}))"
 
     def _integer(self, c: Column, name: str) -> str:
-        low, high = (c.low, c.high) if c.bounded else (-LARGEST, LARGEST)
+        low, high = ends(c)
         whole = f"CAST({name} AS BIGINT)"
         if self.physical[c.name] in ("FLOAT", "DOUBLE"):  # whole numbers kept as floats
             known = f"CASE WHEN NOT isnan({name}) THEN {name} END"
@@ -218,6 +218,11 @@ class Writer:
     def whole(self, name: str) -> str:
         """A number that fits 64 bits, as the nearest whole one."""
         return f"CAST(round({name}) AS BIGINT)"
+
+    def seconds(self, c: Column) -> str:
+        """A stored moment in whole seconds since 1970, down; an endless one is far out."""
+        name, kind = self._stored(c), self.physical[c.name]
+        return name if kind == UNTYPED else moments_known(seconds_since_1970(name, kind), c)
 
     def _number(self, c: Column, value: Value | None = None) -> str:
         """A number within its bounds; with a Value, straight on its grid, so read only once."""
@@ -418,7 +423,7 @@ class Writer:
 
 def inside(op: str, mirrored: bool, c: Column, constant: Node) -> bool:
     """Does the constant lie where clamping moves no value across it?"""
-    low, high = (days(c.low), days(c.high)) if c.type == "date" else (c.low, c.high)
+    low, high = number_of(c.low), number_of(c.high)
     x = constant.low
     if op in ("eq", "ne"):
         return bool(low < x < high)

@@ -26,5 +26,6 @@ row_function.py        @sulq.row: a Python function of named columns -> an expre
 spelling.py            the nearest of some words to one that was mistyped
 stored_tree.py         a row function as JSON: how the ledger keeps expressions, and reads them back
 syntax.py              text that is no SQL -> what is probably wrong with it, and where
+timestamps.py          moments as whole seconds: hours, minutes, and what lies between two
 wording.py             an expression -> the SQL a person reads: "age > 40 and smoker"
 """

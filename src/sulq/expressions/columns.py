@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from sulq.expressions.node import Node, days
+from sulq.expressions.node import Node, days, number_of, seconds
 from sulq.values.schema import LARGEST, Column
 
 Array = NDArray[Any]
@@ -70,12 +70,7 @@ def arrow_vector(array: Any) -> Vector:
     if pa.types.is_null(kind):
         return Vector(np.zeros(len(array)), valid)
     if pa.types.is_timestamp(kind):
-        whole = in_numpy(array.cast(pa.int64()))
-        day = whole // (86_400 * PER_SECOND[kind.unit])
-        endless = np.abs(whole) == 2**63 - 1  # how infinity is stored
-        reach = (2**63 - 1) // max(10**6 // PER_SECOND[kind.unit], 1)  # beyond, no date is known
-        near = endless | (whole >= -reach) & (whole <= reach) if reach < 2**62 else True
-        return Vector(np.where(endless, np.sign(whole) * LARGEST, day), valid & near)
+        return _moments(array, 86_400)
     if pa.types.is_date(kind):
         array = array.cast(pa.date32()).cast(pa.int32()).cast(pa.int64())
     elif pa.types.is_decimal(kind):
@@ -91,9 +86,33 @@ def arrow_vector(array: Any) -> Vector:
     return Vector(in_numpy(array), valid)
 
 
+def _raw(array: Any, column: Column) -> Vector:
+    """An Arrow array as numpy data: moments of a timestamp column as seconds, of a date as days."""
+    import pyarrow as pa
+
+    if column.type != "timestamp" or not pa.types.is_timestamp(array.type):
+        return arrow_vector(array)
+    if isinstance(array, pa.ChunkedArray):
+        array = array.combine_chunks()
+    return _moments(array, 1)
+
+
+def _moments(array: Any, each: int) -> Vector:
+    """Moments in whole steps of so many seconds since 1970, down; far ones are missing."""
+    import pyarrow as pa
+
+    per = PER_SECOND[array.type.unit]
+    whole = in_numpy(array.cast(pa.int64()))
+    endless = np.abs(whole) == 2**63 - 1  # how infinity is stored
+    reach = (2**63 - 1) // max(10**6 // per, 1)  # beyond, no date is known
+    near = endless | (whole >= -reach) & (whole <= reach) if reach < 2**62 else True
+    step = np.where(endless, np.sign(whole) * LARGEST, whole // (each * per))
+    return Vector(step, in_numpy(array.is_valid()) & near)
+
+
 def read(array: Any, column: Column) -> Vector:
     """A raw column as its declaration reads it."""
-    raw = array if isinstance(array, Vector) else arrow_vector(array)
+    raw = array if isinstance(array, Vector) else _raw(array, column)
     data, valid = raw
     low: Any
     words = column.type == "text" or isinstance((column.values or (0,))[0], str)
@@ -111,10 +130,10 @@ def read(array: Any, column: Column) -> Vector:
         data = np.where(valid, data, np.array("" if words else 0, data.dtype))
     elif column.type == "text" and column.max_length is not None:
         data = np.array([word[: column.max_length] for word in data], dtype=object)
-    elif column.type in ("integer", "date"):
+    elif column.type in ("integer", "date", "timestamp"):
         data, valid = _whole(data, valid)
         low, high = ends(column)
-        if column.type == "date" and not column.bounded:  # only the years 1 to 9999 are dates
+        if column.type != "integer" and not column.bounded:  # only the years 1 to 9999 are dates
             valid = valid & (data >= low) & (data <= high)
         data = np.clip(data, low, high)
     elif column.type == "number":
@@ -124,7 +143,7 @@ def read(array: Any, column: Column) -> Vector:
         if column.bounded:
             data = np.clip(data, column.low, column.high)
     if not column.nullable and (column.bounded or column.type == "boolean"):
-        low = days(column.low) if column.type == "date" else column.low or 0
+        low = number_of(column.low) or 0
         data = np.where(valid, data, np.array(low, dtype=data.dtype))
         valid = np.ones(len(data), dtype=bool)
     return Vector(data, valid)
@@ -153,6 +172,9 @@ def ends(column: Column) -> tuple[int, int]:
     """The least and the largest whole number a column can hold."""
     if column.type == "date":
         return days(column.low or datetime.date.min), days(column.high or datetime.date.max)
+    if column.type == "timestamp":
+        first, last = datetime.datetime.min, datetime.datetime.max
+        return seconds(column.low or first), seconds(column.high or last)
     return (column.low, column.high) if column.bounded else (-LARGEST, LARGEST)
 
 

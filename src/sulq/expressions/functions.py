@@ -30,6 +30,13 @@ from sulq.expressions.node import (
     typed_null,
 )
 from sulq.expressions.regular import check_pattern
+from sulq.expressions.timestamps import (
+    CLOCK,
+    clock,
+    clock_difference,
+    day_of,
+    truncated_clock,
+)
 
 OTHERS = Functions()
 MAX_PATTERN = 200  # characters of a constant text to look for
@@ -147,8 +154,15 @@ PARTS = {
 }
 
 
-@OTHERS("A part of a date: year, quarter, month, week (ISO), day, dayofweek (Sunday 0), dayofyear.")
+@OTHERS(
+    "A part of a date: year, quarter, month, week (ISO), day, dayofweek (Sunday 0), dayofyear; of "
+    "a timestamp also hour, minute, second, in UTC."
+)
 def _part(a: Node, name: Node) -> Node:
+    if name.value in CLOCK:
+        return clock(a, name.value)
+    if a.moment:
+        a = day_of(a)
     if a.type != "date":
         raise refuse("extract", f"wants a date, {shown(a)} is {kind_of(a)}.")
     if name.value not in PARTS:
@@ -160,7 +174,13 @@ def _part(a: Node, name: Node) -> Node:
 
 
 def difference(unit: str, later: Node, earlier: Node) -> Node:
-    """How many days lie between two dates, or how many firsts of a month, quarter or year."""
+    """How many days lie between two dates, or how many firsts of a month, quarter or year.
+
+    Of timestamps also how many full hours, minutes or seconds of the clock.
+    """
+    if unit in CLOCK and (later.moment or earlier.moment):
+        return clock_difference(unit, later, earlier)
+    later, earlier = (day_of(x) if x.moment else x for x in (later, earlier))
     if unit == "day":
         return call("sub", later, earlier)
     years = call("sub", *(call("part", d, literal("year")) for d in (later, earlier)))
@@ -185,8 +205,15 @@ def truncated(date: datetime.date, unit: str) -> datetime.date:
     return date if unit == "day" else date.replace(month=month, day=1)
 
 
-@OTHERS("The first day of a date's year, quarter, month, week (from Monday) or day.")
+@OTHERS(
+    "The first day of a date's year, quarter, month, week (from Monday) or day; of a timestamp "
+    "also the first second of its hour or minute."
+)
 def _trunc(a: Node, unit: Node) -> Node:
+    if a.moment and unit.value in CLOCK:
+        return truncated_clock(a, unit.value)
+    if a.moment:
+        a = day_of(a)
     if a.type != "date" or not a.bounded:
         raise refuse("date_trunc", f"wants a date with declared low and high, not {shown(a)}.")
     if unit.value not in UNITS:

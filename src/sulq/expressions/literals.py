@@ -14,8 +14,11 @@ from sulq.errors import QueryNotAllowed
 from sulq.expressions.domains import reachable
 from sulq.expressions.node import Node
 from sulq.expressions.spelling import listed, nearest
+from sulq.expressions.timestamps import moment_in
 from sulq.values.schema import Column, Schema
 
+EPOCH = datetime.datetime(1970, 1, 1)
+FAR = 2 * 10**11  # seconds around 1970 that are moments
 MAX_COMBINATIONS = 2**12  # of values that the columns of an expression can have
 
 
@@ -45,22 +48,31 @@ def _check_column(column: Column, value: Any) -> None:
         if isinstance(value, int | float) and value not in (0, 1):
             raise QueryNotAllowed(f"{column.name} is true or false, never {_plain(value)}.")
     elif column.bounded:
-        _check_range(column, _dated(value) if column.type == "date" else value)
+        _check_range(column, _dated(value, column.type))
 
 
-def _dated(value: Any) -> Any:
+def _dated(value: Any, kind: str) -> Any:
+    """A constant beside a date or a timestamp as one; beside another column as it is."""
     try:
-        return datetime.date.fromisoformat(value) if isinstance(value, str) else value
+        if kind == "timestamp" and isinstance(value, str):
+            return moment_in(value)
+        if kind == "timestamp" and type(value) is int and abs(value) < FAR:
+            return EPOCH + datetime.timedelta(seconds=value)
+        if kind == "date" and isinstance(value, str):
+            return datetime.date.fromisoformat(value)
     except ValueError:
-        return value  # what is no date is refused where it is compared
+        pass  # what is no date is refused where it is compared
+    return value
 
 
 def _check_range(column: Column, value: Any) -> None:
-    alike = datetime.date if column.type == "date" else int | float
-    if isinstance(value, alike) and not column.low <= value <= column.high:
-        end = column.low if value < column.low else column.high
+    low, high = column.low, column.high
+    dates = {"date": datetime.date, "timestamp": datetime.datetime}
+    alike: Any = dates.get(column.type, int | float)
+    if isinstance(value, alike) and not low <= value <= high:
+        end = low if value < low else high
         raise QueryNotAllowed(
-            f"{column.name} is declared from {_plain(column.low)} to {_plain(column.high)}, so it "
+            f"{column.name} is declared from {_plain(low)} to {_plain(high)}, so it "
             f"is never {_plain(value)}; did you mean {_plain(end)}?"
         )
 

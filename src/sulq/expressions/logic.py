@@ -19,6 +19,7 @@ from sulq.expressions.node import (
     shown,
     typed_null,
 )
+from sulq.expressions.timestamps import as_moment, constant_moment
 
 LOGIC = Functions()
 
@@ -72,7 +73,11 @@ def _is_number(text: str) -> bool:
 
 
 def _dated(a: Node, other: Node) -> Node:
-    """Text beside a date is read as a date."""
+    """Text beside a date or a moment is read as one; a date beside a moment is its first second."""
+    if other.moment and a.op == "literal" and a.type == "text":
+        return constant_moment(a.value)
+    if other.moment and a.type == "date":
+        return as_moment(a)
     if a.op == "literal" and a.type == "text" and other.type == "date":
         try:
             return literal(datetime.date.fromisoformat(a.value))

@@ -40,6 +40,7 @@ class Node:
     nullable: bool
     text: str  # canonical: equal texts are equal functions
     size: int = 1  # nodes, repeats counted
+    moment: bool = False  # is it a timestamp, in whole seconds since 1970-01-01?
 
     def __hash__(self) -> int:
         return hash(self.text)  # kept by Python, where those of all nodes below would not be
@@ -74,10 +75,13 @@ def column(c: Column) -> Node:
         if kind == "integer":
             low, high = min(c.values), max(c.values)  # type: ignore[arg-type]
     elif c.bounded:
-        low, high = (days(c.low), days(c.high)) if c.type == "date" else (c.low, c.high)
+        low, high = number_of(c.low), number_of(c.high)
+    moment = c.type == "timestamp"
+    kind = "integer" if moment else kind
     filled = c.bounded or c.type == "boolean"  # a stray NULL then has a value to count as
     nullable = c.nullable or c.type == "category" or not filled
-    return Node("column", (), c.name, kind, low, high, nullable, f"c:{c.name!r}")
+    text = f"c:{c.name!r}"
+    return Node("column", (), c.name, kind, low, high, nullable, text, moment=moment)
 
 
 def literal(value: Any) -> Node:
@@ -104,6 +108,19 @@ def literal(value: Any) -> Node:
 def days(date: datetime.date) -> int:
     """Days since 1970-01-01, the number a date is worth."""
     return (date - EPOCH).days
+
+
+def seconds(moment: datetime.datetime) -> int:
+    """Seconds since 1970-01-01, the number a timestamp is worth."""
+    past = moment - datetime.datetime.combine(EPOCH, datetime.time())
+    return past.days * 86_400 + past.seconds
+
+
+def number_of(end: Any) -> Any:
+    """The number that an end of a declared range is worth."""
+    if isinstance(end, datetime.datetime):
+        return seconds(end)
+    return days(end) if isinstance(end, datetime.date) else end
 
 
 def tree_of(node: Node) -> Any:

@@ -7,7 +7,6 @@ text itself goes nowhere.
 
 from __future__ import annotations
 
-import datetime
 import re
 from collections.abc import Callable, Sequence
 from functools import lru_cache
@@ -20,6 +19,7 @@ from sulq.expressions.literals import check_equal
 from sulq.expressions.node import Node, column, kind_of, literal
 from sulq.expressions.program_node import called
 from sulq.expressions.syntax import no_column, unreadable
+from sulq.expressions.timestamps import CLOCK, CONSTANTS, day_of
 from sulq.values.schema import Schema
 
 BRACKETS = re.compile(r"[()\[\]{}]")
@@ -268,18 +268,13 @@ CAST_TO = {name: cast for cast, names in CASTS.items() for name in names.split()
 
 def _cast(reader: _Reader, e: Any) -> Node:
     target = e.to.this.name.lower() if hasattr(e.to.this, "name") else str(e.to.this).lower()
-    if target == "date" and e.this.__class__.__name__ == "Literal" and e.this.is_string:
-        try:
-            return literal(datetime.date.fromisoformat(e.this.this))
-        except ValueError:
-            raise QueryNotAllowed(
-                f"{shorten(e.this.this)!r} is not a date such as '2020-01-31'."
-            ) from None
+    if target in CONSTANTS and e.this.__class__.__name__ == "Literal" and e.this.is_string:
+        return CONSTANTS[target](e.this.this)
     if e.to.expressions:
         raise QueryNotAllowed(f"{shorten(written(e))}: write round(x, digits) to keep digits.")
     a = reader.read(e.this)
-    if target == "date" and a.type == "date":
-        return a
+    if target == "date" and (a.type == "date" or a.moment):
+        return day_of(a) if a.moment else a
     if target in ("text", "varchar") and a.type == "text":
         return a
     if target not in CAST_TO or a.type in ("text", "date"):
@@ -391,7 +386,7 @@ READERS: dict[str, Callable[[_Reader, Any], Node]] = {
     "Anonymous": _anonymous,
     "DayOfWeek": _part("dayofweek"),
     "DayOfYear": _part("dayofyear"),
-    **{name.capitalize(): _part(name) for name in PARTS if not name.startswith("dayof")},
+    **{name.capitalize(): _part(name) for name in (*PARTS, *CLOCK) if name[:5] != "dayof"},
 }
 
 # The parts of sqlglot's nodes that a reader looks at, or that say nothing more.

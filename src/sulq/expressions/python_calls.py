@@ -187,6 +187,9 @@ ATTRIBUTES: dict[str, Callable[[Term], Term]] = {
     "year": _one("year"),
     "month": _one("month"),
     "day": _one("day"),
+    "hour": _one("hour"),
+    "minute": _one("minute"),
+    "second": _one("second"),
     "days": lambda a: a,  # (d - e).days: two dates differ by whole days
 }
 

@@ -20,10 +20,11 @@ from sulq.expressions.columns import PRIME
 from sulq.expressions.domains import may_be_missing, reachable
 from sulq.expressions.functions import call
 from sulq.expressions.literals import check_equal
-from sulq.expressions.node import HUGE, NUMERIC, Node, column, days, literal, tree_of
+from sulq.expressions.node import HUGE, NUMERIC, Node, column, days, literal, seconds, tree_of
 from sulq.expressions.parse import check_whole, parse, shorten
 from sulq.expressions.quoting import quote
 from sulq.expressions.stored_tree import dumps
+from sulq.expressions.timestamps import whole_moment
 from sulq.values.query import Bins, Blocks, Leaf, NearestCentre, Side
 from sulq.values.schema import OTHER, Schema
 
@@ -164,7 +165,7 @@ def histogram_axis(column: str, bins: Any, schema: Schema) -> str | Bins:
     if bins is None:
         few = declared is not None and declared.type == "integer" and declared.bounded
         wide = few and declared.high - declared.low >= 2 * DEFAULT_BINS  # type: ignore[union-attr]
-        number = declared is not None and declared.type in ("number", "date")
+        number = declared is not None and declared.type in ("number", "date", "timestamp")
         if declared is None or declared.bins is not None or not (wide or number):
             return column
         bins = DEFAULT_BINS
@@ -188,6 +189,10 @@ def _equal_bins(column: str, count: int, schema: Schema) -> tuple[Any, ...]:
     if declared.type == "date":
         days = [low.toordinal() + (high - low).days * i // count for i in range(count + 1)]
         return tuple(type(low).fromordinal(d) for d in dict.fromkeys(days))
+    if declared.type == "timestamp":
+        each = [(high - low) * i // count for i in range(count)]
+        whole = [low + datetime.timedelta(e.days, e.seconds) for e in each]
+        return tuple(dict.fromkeys([*whole, high]))
     if declared.type == "integer":  # whole edges, so that every bin has whole values
         edges = [low + (high + 1 - low) * i // count for i in range(count)]
         return tuple(dict.fromkeys([*edges, high]))
@@ -202,7 +207,10 @@ def _bins(part: Bins, schema: Schema) -> Axis:
     if node.type not in ("integer", "number", "date"):
         raise QueryNotAllowed(f"bins of {part.column!r}: want a number or a date.")
     try:
-        edges = [_edge(e, node.type) for e in part.edges]
+        moments = [_moment(e) for e in part.edges] if node.moment else None
+        edges = [_edge(seconds(e), "integer") for e in moments] if moments else [
+            _edge(e, node.type) for e in part.edges
+        ]  # fmt: skip
     except (TypeError, ValueError, OverflowError):
         raise QueryNotAllowed(f"bins of {part.column!r}: edges must be {node.type}s.") from None
     if len(edges) < 2 or any(not a < b for a, b in itertools.pairwise(edges)):
@@ -211,7 +219,7 @@ def _bins(part: Bins, schema: Schema) -> Axis:
         datetime.date.fromisoformat(e) if node.type == "date" and isinstance(e, str) else e
         for e in part.edges
     ]
-    labels = (*_bin_labels(shown, node.type), None)
+    labels = (*(itertools.pairwise(moments) if moments else _bin_labels(shown, node.type)), None)
     text = dumps({"bins": tree_of(node), "edges": edges})
     within = edges[0] <= node.low and node.high <= edges[-1]
     complete = within and not may_be_missing(node, schema)
@@ -226,6 +234,15 @@ def _bin_labels(edges: list[Any], kind: str) -> list[tuple[Any, Any]]:
         return pairs
     whole = [(int(a), int(b) - 1) for a, b in pairs]
     return [*whole[:-1], (whole[-1][0], int(edges[-1]))]
+
+
+def _moment(edge: Any) -> datetime.datetime:
+    """An edge of bins of a timestamp: a moment, a date, or one as text."""
+    if isinstance(edge, datetime.datetime):
+        return whole_moment(edge)
+    if isinstance(edge, datetime.date):
+        return datetime.datetime.combine(edge, datetime.time())
+    return whole_moment(datetime.datetime.fromisoformat(edge))
 
 
 def _edge(edge: Any, kind: str) -> float:

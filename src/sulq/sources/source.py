@@ -333,6 +333,8 @@ STORED = {
     "number": (*FLOATS, "DECIMAL"),
     "date": ("DATE", "TIMESTAMP", "TIMESTAMP_S", "TIMESTAMP_MS", "TIMESTAMP_NS",
              "TIMESTAMP WITH TIME ZONE"),
+    "timestamp": ("TIMESTAMP", "TIMESTAMP_S", "TIMESTAMP_MS", "TIMESTAMP_NS",
+                  "TIMESTAMP WITH TIME ZONE"),
     "text": ("VARCHAR", "ENUM"),
 }  # fmt: skip
 ALSO = {"boolean": (*WHOLE, *FLOATS), "integer": FLOATS, "number": WHOLE}

@@ -12,7 +12,8 @@ import re
 from sulq.expressions.quoting import text
 from sulq.values.column import Column
 
-CASTS = {"boolean": "BOOLEAN", "integer": "BIGINT", "number": "DOUBLE", "date": "DATE"}
+CASTS = {"boolean": "BOOLEAN", "integer": "BIGINT", "number": "DOUBLE", "date": "DATE",
+         "timestamp": "TIMESTAMP"}  # fmt: skip
 
 
 def stored_as(column: Column | None) -> str:
@@ -34,7 +35,7 @@ def typed(column: Column | None, raw: str) -> str:
     if column is None or kind == "VARCHAR":
         return raw
     if column.date_format is not None:
-        return f"CAST(try_strptime({trimmed}, {text(column.date_format)}) AS DATE)"
+        return f"CAST(try_strptime({trimmed}, {text(column.date_format)}) AS {kind})"
     if column.true is not None and column.false is not None:
         yes, no = (_listed(words) for words in (column.true, column.false))
         said = f"lower({trimmed})"

@@ -6,7 +6,7 @@ import datetime
 from dataclasses import dataclass
 from typing import Any
 
-TYPES = ("integer", "number", "boolean", "category", "text", "date")
+TYPES = ("integer", "number", "boolean", "category", "text", "date", "timestamp")
 WRITTEN = ("date_format", "decimal", "thousands", "true", "false")  # how texts of a file say it
 FIELDS = (
     "type", "low", "high", "values", "public", "key", "nullable", "bins", "max_length",

@@ -122,7 +122,7 @@ def _shards(spec: Mapping[str, Any], key: bool, place: Place) -> int | None:
 
 def _written(spec: Mapping[str, Any], kind: str, key: bool, place: Place) -> dict[str, Any]:
     """How a file of texts writes the values, for types that can be written in several ways."""
-    belongs = {"date_format": ("date",), "decimal": ("number",), "true": ("boolean",),
+    belongs = {"date_format": ("date", "timestamp"), "decimal": ("number",), "true": ("boolean",),
                "thousands": ("integer", "number"), "false": ("boolean",)}  # fmt: skip
     said = {name: spec[name] for name in WRITTEN if name in spec}
     for name, value in said.items():
@@ -256,7 +256,7 @@ def _values(spec: Mapping[str, Any], kind: str, place: Place) -> tuple[Any, ...]
 def _end(spec: Mapping[str, Any], end: str, kind: str, place: Place) -> Any:
     if end not in spec:
         return None
-    if kind not in ("integer", "number", "date", "key"):
+    if kind not in ("integer", "number", "date", "timestamp", "key"):
         raise place.error(f"{end} does not apply to type = {kind!r}.", end)
     return _point(spec[end], kind, place, end)
 
@@ -272,6 +272,8 @@ def _point(value: Any, kind: str, place: Place, field_name: str) -> Any:
             raise place.error(
                 f"{field_name} = {value!r}, want a date such as 2020-01-31.", field_name
             ) from None
+    if kind == "timestamp":
+        return _moment(value, place, field_name)
     if isinstance(value, bool) or not isinstance(value, int | float):
         raise place.error(f"{field_name} = {value!r}, want a number.", field_name)
     if not abs(value) <= 1e300:  # an integer may be too large for a float
@@ -283,6 +285,24 @@ def _point(value: Any, kind: str, place: Place, field_name: str) -> Any:
             f"{field_name} = {value!r}, want a whole number within +-2**53.", field_name
         )
     return int(value)
+
+
+def _moment(value: Any, place: Place, field_name: str) -> datetime.datetime:
+    """A moment in UTC, to the second; a date is its first one."""
+    try:
+        if isinstance(value, datetime.date) and not isinstance(value, datetime.datetime):
+            value = value.isoformat()
+        if not isinstance(value, datetime.datetime):
+            value = datetime.datetime.fromisoformat(value)
+        said = value if value.tzinfo is None else value.astimezone(datetime.UTC)
+        said = said.replace(tzinfo=None)
+        if said.microsecond:
+            raise ValueError(value)
+        return datetime.datetime(*said.timetuple()[:6])
+    except (TypeError, ValueError, OverflowError):
+        raise place.error(
+            f"{field_name} = {value!r}, want a moment such as 2020-01-31T14:30:00.", field_name
+        ) from None
 
 
 def _bins(

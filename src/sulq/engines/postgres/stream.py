@@ -76,6 +76,11 @@ def _field(writer: PostgresWriter, c: Column) -> Field | None:
         return Field(c.name, (f"COALESCE({writer.as_number(c)}, 'NaN')",), (">f8",), _floats)
     if kind == "BOOLEAN":
         return Field(c.name, (f"COALESCE({name}, FALSE)", there), ("u1", "u1"), _flags)
+    if c.type == "timestamp":
+        found = writer.seconds(c)
+        return Field(
+            c.name, (f"COALESCE({found}, 0)", f"{found} IS NOT NULL"), (">i8", "u1"), _wholes
+        )
     if kind in ("DATE", "TIMESTAMP", "TIMESTAMP WITH TIME ZONE"):
         day = f"COALESCE({writer.as_date(c)}, DATE '2000-01-01')"
         return Field(c.name, (day, there), (">i4", "u1"), _days)

@@ -11,8 +11,9 @@ import math
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from sulq.engines.function_sql import SPELLING
+from sulq.engines.function_sql import SPELLING, moments_known
 from sulq.engines.writer import TYPES, TooLong, Writer, inside
+from sulq.expressions.columns import ends
 from sulq.expressions.node import Node
 from sulq.expressions.quoting import text
 from sulq.questions.grid import Value
@@ -78,7 +79,7 @@ class PostgresWriter(Writer):
         return super()._category(c, name)
 
     def _integer(self, c: Column, name: str) -> str:
-        low, high = (c.low, c.high) if c.bounded else (-LARGEST, LARGEST)
+        low, high = ends(c)
         kind = self.physical[c.name]
         reach = RANGES.get(kind, math.inf)
         sure = c.bounded and not c.nullable
@@ -135,6 +136,14 @@ class PostgresWriter(Writer):
         if kind == "TIMESTAMP WITH TIME ZONE":
             name = f"({name} AT TIME ZONE 'UTC')"
         return name if kind == "DATE" else f"CAST({name} AS DATE)"
+
+    def seconds(self, c: Column) -> str:
+        """A stored moment in whole seconds since 1970, down; an endless one is far out."""
+        name = self._stored(c)
+        whole = f"CAST(floor(extract(epoch FROM {name})) AS BIGINT)"
+        far = f"WHEN {name} > '1970-01-01' THEN {LARGEST} WHEN {name} IS NOT NULL"
+        found = f"(CASE WHEN isfinite({name}) THEN {whole} {far} THEN -{LARGEST} END)"
+        return moments_known(found, c)
 
     def _date(self, c: Column, name: str) -> str:
         return self._clamped_date(c, self.as_date(c))

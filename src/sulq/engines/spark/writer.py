@@ -10,7 +10,7 @@ import re
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from sulq.engines.function_sql import SPELLING
+from sulq.engines.function_sql import SPELLING, moments_known
 from sulq.engines.writer import TYPES, TooLong, Writer, folded
 from sulq.expressions.node import Node
 from sulq.expressions.operations import like_pattern
@@ -82,6 +82,11 @@ class SparkWriter(Writer):
         name = self._stored(c)
         return name if self.physical[c.name] == "DATE" else f"CAST({name} AS DATE)"
 
+    def seconds(self, c: Column) -> str:
+        """A stored moment in whole seconds since 1970, down."""
+        fine = f"unix_micros(CAST({self._stored(c)} AS TIMESTAMP))"
+        return moments_known(f"(({fine} - pmod({fine}, 1000000)) div 1000000)", c)
+
     def raw(self, c: Column) -> str:
         """A column as the kernel gets it: what is stored, in a type that Arrow has."""
         name, kind = self._stored(c), self.physical[c.name]
@@ -91,6 +96,8 @@ class SparkWriter(Writer):
             return f"CAST({name} AS DOUBLE)"
         if kind == "VARCHAR" and c.type != "text":
             return f"try_validate_utf8({name})"
+        if c.type == "timestamp":
+            return self.seconds(c)
         return self.as_date(c) if c.type == "date" else name
 
     # --- keys and cells -----------------------------------------------------------------
