@@ -12,6 +12,8 @@ from sulq.expressions.parse import SHORT, shorten
 from sulq.ledger.older_charges import Upgraded
 from sulq.privacy.pricing import Tariff, tariff_of
 from sulq.questions.check import CheckedQuery, check
+from sulq.questions.discovery import Discovery
+from sulq.questions.discovery_threshold import ready
 from sulq.questions.facts import Fact, divided, is_public, public_values
 from sulq.questions.joint_price import priced_together
 from sulq.questions.partitions import histogram_axis
@@ -51,16 +53,19 @@ class Planner:
         self._name = name
         self._ledger = ledger  # None: the charges are kept elsewhere
         self._program_fuel = program_fuel  # of a row; None: programs are off
+        self.rows = 0  # n, which is public
         self._older = None if ledger is None else Upgraded(ledger, self.with_tariff)
 
     def seen_as(self, view: Callable[[], Projection]) -> Planner:
         """The same table with a view's columns in place of its own."""
         if self._view is not None:
             raise QueryNotAllowed("project: this is a projection already; project the table.")
-        return Planner(
+        made = Planner(
             self._stored, self._promise, self._pricing, self._name, self._ledger, view(),
             self._program_fuel,
         )  # fmt: skip
+        made.rows = self.rows
+        return made
 
     def question(
         self,
@@ -281,6 +286,8 @@ class Planner:
         # Looking is free, so only small questions are kept, whatever an analyst looks at.
         found = _small(*terms) if is_small(query) else check(*terms)
         check_programs(found, self._program_fuel)
+        if isinstance(found.measurement, Discovery):
+            return ready(found, self._promise, self._pricing, self.rows)
         return found
 
     def tariff(self, checked: CheckedQuery) -> Tariff:
