@@ -6,6 +6,7 @@ from datetime import UTC, datetime, timedelta
 import pytest
 from playwright.sync_api import expect
 from server.console.page_client import PageClient, plain, text
+from server.older_registry import step_down
 
 from sulq.server.console.sessions import Sessions
 
@@ -176,13 +177,7 @@ def test_a_folder_from_before_the_console_opens(tmp_path):
 
     instance = made(tmp_path / "instance")
     with instance.services() as services, services.registry.writing() as run:
-        for table in (
-            "sessions", "entrances", "asked", "models", "clock", "board_items", "boards", "shares",
-            "events",
-        ):  # fmt: skip
-            run(f"DROP TABLE {table}")
-        run("ALTER TABLE datasets DROP COLUMN seen")
-        run("PRAGMA user_version = 1")
+        step_down(run, 1)
     with instance.serving():
         assert PageClient(instance, "bob").get("/console/").status == 200
     with instance.services() as services, services.registry.writing() as run:

@@ -1,0 +1,21 @@
+"""A registry as an older version left it: the steps since then undone, read off the steps."""
+
+import re
+
+from sulq.server.services.registry_tables import STEPS, statements
+
+TABLE = re.compile(r"CREATE TABLE (\w+)")
+COLUMN = re.compile(r"ALTER TABLE (\w+) ADD COLUMN (\w+)")
+
+
+def step_down(run, version):
+    """Undo what came after this version; `run` executes one statement in SQLite."""
+    for step in reversed(STEPS[version:]):
+        for said in reversed(statements(step)):
+            if made := TABLE.match(said):
+                run(f"DROP TABLE {made[1]}")
+            elif added := COLUMN.match(said):
+                run(f"ALTER TABLE {added[1]} DROP COLUMN {added[2]}")
+            else:
+                assert re.match(r"CREATE (UNIQUE )?INDEX|INSERT", said), said  # goes with its table
+    run(f"PRAGMA user_version = {version}")
