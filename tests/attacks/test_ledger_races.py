@@ -7,6 +7,7 @@ import time
 from multiprocessing import get_context
 
 import pytest
+from attacks.children import codes_of_children
 
 from sulq.errors import BudgetExceeded
 from sulq.ledger import Ledger, Request
@@ -176,17 +177,7 @@ def test_forks_in_the_middle_of_threads_charging(tmp_path):
     threads = [threading.Thread(target=busy, args=(k,)) for k in (0, 1)]
     for thread in threads:
         thread.start()
-    children = []
-    for i in range(10):
-        pid = os.fork()
-        if pid == 0:
-            try:
-                ledger.charge([Request(f"child {i}", 1, None)])
-                os._exit(0)
-            finally:
-                os._exit(1)
-        children.append(pid)
-    codes = [os.waitpid(pid, 0)[1] for pid in children]
+    codes = codes_of_children(lambda i: ledger.charge([Request(f"child {i}", 1, None)]), 10)
     done.set()
     for thread in threads:
         thread.join()

@@ -14,7 +14,7 @@ import numpy as np
 import postgres
 import pyarrow as pa
 import pytest
-from attacks.children import PROCESS, at_once
+from attacks.children import PROCESS, at_once, codes_of_children
 from attacks.harness import SCHEMA, people
 from attacks.postgres_children import (
     PROCESSES,
@@ -187,17 +187,7 @@ def test_threads_and_forks_share_one_ledger(where):
     threads = [threading.Thread(target=busy, args=(k,)) for k in range(8)]
     for thread in threads:
         thread.start()
-    children = []
-    for i in range(4):
-        pid = os.fork()
-        if pid == 0:
-            try:
-                pay(ledger, f"child {i}")
-                os._exit(0)
-            finally:
-                os._exit(1)
-        children.append(pid)
-    codes = [os.waitpid(pid, 0)[1] for pid in children]
+    codes = codes_of_children(lambda i: pay(ledger, f"child {i}"), 4)
     done.set()
     for thread in threads:
         thread.join()

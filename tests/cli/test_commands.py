@@ -12,8 +12,8 @@ from pathlib import Path
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+from cli.calls import run, run_json
 from programs.modules import module
-from typer.testing import CliRunner
 
 import sulq
 from sulq.cli import app
@@ -66,18 +66,6 @@ def folder(tmp_path, monkeypatch):
     (tmp_path / "sulq.toml").write_text(SETTINGS)
     monkeypatch.chdir(tmp_path)
     return tmp_path
-
-
-def run(*arguments, code=0, **options):
-    result = CliRunner().invoke(app, [str(a) for a in arguments], **options)
-    if result.exception is not None and not isinstance(result.exception, SystemExit):
-        raise result.exception
-    assert result.exit_code == code, result.output
-    return result
-
-
-def run_json(*arguments, code=0):
-    return json.loads(run(*arguments, "--json", code=code).stdout)
 
 
 # ---- the command itself ---------------------------------------------------------------------

@@ -10,11 +10,10 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from typer.testing import CliRunner
+from cli.calls import run, run_json
 
 import sulq
 from sulq import learn
-from sulq.cli import app
 
 SCHEMA = """\
 [columns.age]
@@ -96,18 +95,6 @@ def folder(tmp_path, monkeypatch):
     )
     monkeypatch.chdir(tmp_path)
     return tmp_path
-
-
-def run(*arguments, code=0, **options):
-    result = CliRunner().invoke(app, [str(a) for a in arguments], **options)
-    if result.exception is not None and not isinstance(result.exception, SystemExit):
-        raise result.exception
-    assert result.exit_code == code, result.output
-    return result
-
-
-def run_json(*arguments, code=0):
-    return json.loads(run(*arguments, "--json", code=code).stdout)
 
 
 def spent(folder):

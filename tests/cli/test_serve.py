@@ -1,6 +1,5 @@
 """The server from a terminal, as its owner and an analyst type it."""
 
-import json
 import os
 import re
 import signal
@@ -9,10 +8,8 @@ import sys
 from pathlib import Path
 
 import pytest
+from cli.calls import run, run_json
 from server.instance import rows
-from typer.testing import CliRunner
-
-from sulq.cli import app
 
 SCHEMA = """\
 [columns.id]
@@ -28,18 +25,6 @@ type = "integer"
 low = 0
 high = 100
 """
-
-
-def run(*arguments, code=0, **options):
-    result = CliRunner().invoke(app, [str(a) for a in arguments], **options)
-    if result.exception is not None and not isinstance(result.exception, SystemExit):
-        raise result.exception
-    assert result.exit_code == code, result.output
-    return result
-
-
-def run_json(*arguments, code=0):
-    return json.loads(run(*arguments, "--json", code=code).stdout)
 
 
 @pytest.fixture

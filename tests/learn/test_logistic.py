@@ -118,20 +118,3 @@ def test_a_model_is_json_drawn_and_said():
     assert "intercept" in str(model.plot())
     with pytest.raises(sulq.Refused, match="no log odds"):
         model.predict([[math.nan, 0.5, 0.5]])
-
-
-@pytest.mark.parametrize(
-    ("columns", "label", "said"),
-    [
-        (["x0"], "town", "has 3 classes"), (["x0", "flag"], "flag", "not the label"),
-        (["x0"], None, "label=None"), (["town"], "flag", "not a number"),
-    ],
-)  # fmt: skip
-def test_refusals_are_free(columns, label, said):
-    X, y = rows(50)
-    town = {"town": {"values": ["rome", "oslo", "lima"]}}
-    db = opened(table(X, flag=y, town=["rome"] * 50), schema(3, **FLAG, **town))
-    for call in (LogisticRegression().price, LogisticRegression().fit):
-        with pytest.raises(sulq.Refused, match=said):
-            call(db, columns=columns, label=label)
-    assert db.history() == []

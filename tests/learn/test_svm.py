@@ -142,20 +142,3 @@ def test_one_class_alone_is_no_error():
     for y in (np.ones(50, dtype=bool), np.zeros(50, dtype=bool)):
         model = fitted(database(np.full((50, 3), 0.3), y))
         assert np.isfinite(model.coef_).all()
-
-
-@pytest.mark.parametrize(
-    ("columns", "label", "said"),
-    [
-        (["x0"], "town", "has 3 classes"), (["x0", "flag"], "flag", "not the label"),
-        (["x0"], None, "label=None"), (["town"], "flag", "not a number"),
-    ],
-)  # fmt: skip
-def test_refusals_are_free(columns, label, said):
-    X, y = rows(50)
-    town = {"town": {"values": ["rome", "oslo", "lima"]}}
-    db = opened(table(X, flag=y, town=["rome"] * 50), schema(3, **FLAG, **town))
-    for call in (LinearSVM().price, LinearSVM().fit):
-        with pytest.raises(sulq.Refused, match=said):
-            call(db, columns=columns, label=label)
-    assert db.history() == []

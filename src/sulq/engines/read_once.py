@@ -19,13 +19,14 @@ from sulq.questions.check import CheckedQuery
 from sulq.values.schema import Column, Schema
 
 SEVERAL = 2  # questions, from which on it is quicker
-# What stands for a missing value, below and above all constants: whole ones end at 2**53, others
-# at 1e300.
+# A column with what stands for a missing value, below and above all constants: whole ones end at
+# 2**53, others at 1e300.
 ENDS = {
-    "integer": (f"CAST({1 - 2**63} AS BIGINT)", f"CAST({2**63 - 1} AS BIGINT)"),
-    "number": ("CAST('-inf' AS DOUBLE)", "CAST('inf' AS DOUBLE)"),
-    "boolean": ("FALSE", "TRUE"),
-}
+    "integer": (f"COALESCE({{}}, CAST({1 - 2**63} AS BIGINT))",
+                f"COALESCE({{}}, CAST({2**63 - 1} AS BIGINT))"),
+    "number": ("COALESCE({}, CAST('-inf' AS DOUBLE))", "COALESCE({}, CAST('inf' AS DOUBLE))"),
+    "boolean": ("({} IS TRUE)", "({} IS NOT FALSE)"),
+}  # fmt: skip
 
 
 def reads_again(queries: Sequence[CheckedQuery]) -> bool:
@@ -48,6 +49,8 @@ class ReadOnce(Writer):
             {name: quote(spare(f"{kind}_{i}", names)) for i, name in enumerate(names)}
             for kind in ("read", "low", "high", "place")
         )
+        for name in (c.name for c in schema.columns if not column(c).nullable):
+            self._low[name] = self._high[name] = self._read[name]  # nothing is missing
 
     def read(self, c: Column) -> str:
         """A column as declared, by the name it has below."""
@@ -66,9 +69,9 @@ class ReadOnce(Writer):
         for c in self.schema.columns:
             read, ends = super().read(c), ENDS.get(column(c).type)
             chosen.append(f"{read} AS {self._read[c.name]}")
-            if ends is not None:
-                chosen.append(f"COALESCE({read}, {ends[0]}) AS {self._low[c.name]}")
-                chosen.append(f"COALESCE({read}, {ends[1]}) AS {self._high[c.name]}")
+            if ends is not None and column(c).nullable:
+                chosen.append(f"{ends[0].format(read)} AS {self._low[c.name]}")
+                chosen.append(f"{ends[1].format(read)} AS {self._high[c.name]}")
             if self._words(column(c)) is not None:
                 chosen.append(f"{super()._word(c)} AS {self._place[c.name]}")
         return f"(SELECT {', '.join(chosen)} FROM {source}) AS read_once"
@@ -85,7 +88,7 @@ class ReadOnce(Writer):
             left, right = node.args  # a missing left side is too high, a missing right side too low
             return self.spelled(node, self._side(left, self._high), self._side(right, self._low))
         written = self.node(node)
-        return f"COALESCE({written}, FALSE)" if node.nullable else written
+        return f"(({written}) IS TRUE)" if node.nullable else written
 
     def _side(self, node: Node, filled: dict[str, str]) -> str:
         return filled[node.value] if node.op == "column" else self.literal(node)

@@ -164,13 +164,18 @@ class Statement:
     ) -> Matrix:  # fmt: skip
         cells, width = query.shape
         out = [[0] * width for _ in range(cells)]
-        numbers = [self._writer.numbering(axis) for axis in query.axes]
+        axes = [
+            (at[key], len(axis.labels), self._writer.numbering(axis))
+            for axis, key in zip(query.axes, keys, strict=True)
+        ]
+        sums = [(j, at[name]) for j, name in enumerate(values)]
         for row in rows:
             cell = 0
-            for axis, key, number in zip(query.axes, keys, numbers, strict=True):
-                cell = cell * len(axis.labels) + number(row[at[key]])
-            for j, name in enumerate(values):
-                out[cell][j] += int(row[at[name]] or 0)
+            for place, size, number in axes:
+                cell = cell * size + number(row[place])
+            mine = out[cell]
+            for j, place in sums:
+                mine[j] += int(row[place] or 0)
         return out
 
 

@@ -95,7 +95,7 @@ class Writer:
         if c.type == "boolean":
             if self.physical[c.name] not in ("BOOLEAN", UNTYPED):
                 name = f"CASE WHEN {name} = 1 THEN TRUE WHEN {name} = 0 THEN FALSE END"
-            return name if c.nullable else f"COALESCE({name}, FALSE)"
+            return name if c.nullable else f"({name} IS TRUE)"  # quicker than COALESCE
         if c.type == "category":
             return self._category(c, name)
         if c.type == "text":

@@ -13,6 +13,7 @@ it was made from. `price(db, ...)` says the most that `fit(db, ...)` will charge
     id3.py             ID3 decision trees (PODS 05, 4.4)
     kmeans.py          k-means (PODS 05, 4.2)
     levels.py          what ID3 asks about a level of its tree
+    linear_classifier.py  two classes told apart by one weight a column
     links.py           what a sum of shapes says of a label
     local_pictures.py  local regressions along their columns, drawn and in words
     local_regression.py  locally weighted regression, from sums in bins

@@ -16,7 +16,6 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass, replace
 from fractions import Fraction
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -24,8 +23,8 @@ import numpy as np
 import sulq
 from sulq.expressions.quoting import quote
 from sulq.learn.arrays import Array
-from sulq.learn.base import BOUNDS, ROW_NORM, Classifier
-from sulq.learn.model_pictures import coefficients, coefficients_text, saved
+from sulq.learn.base import BOUNDS, ROW_NORM
+from sulq.learn.linear_classifier import LinearClassifier
 from sulq.learn.parameters import About, parameter
 from sulq.learn.perceptron import tests_of
 from sulq.learn.regression import noise_ridge
@@ -56,7 +55,7 @@ class Labels:
 
 
 @dataclass(kw_only=True, eq=False, repr=False)
-class LogisticRegression(Classifier):
+class LogisticRegression(LinearClassifier):
     """The log odds of the second of two classes, linear in the columns.
 
     The label is a Boolean column or one with two listed values; `fit(X, y)` needs `classes`, what y
@@ -72,7 +71,8 @@ class LogisticRegression(Classifier):
         "--columns age,income --label smoker --out odds.json", "Logistic regression", "class",
     )  # fmt: skip
 
-    _many_classes = False
+    _measure = "Log odds"
+    _blank = "have no log odds"
 
     max_iter: int = parameter(1, "Rounds of correction.", low=0, words="Rounds", first=1, most=50)
     alpha: float | None = parameter(None, "The ridge; by default what the noise asks for.", low=0)
@@ -81,15 +81,7 @@ class LogisticRegression(Classifier):
 
     def _first(self, task: Task) -> tuple[sulq.Query, sulq.Query]:
         """The questions for the label's sums and for the columns' moments."""
-        classes = task.classes
-        if len(classes) != 2:
-            raise sulq.QueryNotAllowed(
-                f"label={task.label!r} has {len(classes)} classes: this model tells two apart."
-            )
-        if not task.columns or task.label in task.columns:
-            raise sulq.QueryNotAllowed(
-                f"columns={list(task.columns)!r}: name some, and not the label {task.label!r}."
-            )
+        self._check_two_classes(task)
         columns, guarantee = task.columns, task.db.promise.guarantee
         weights = count_and_sum_weights(len(columns), guarantee, self.row_norm)
         values = sulq.Sums(columns, CENTRE, self.row_norm)
@@ -129,7 +121,7 @@ class LogisticRegression(Classifier):
                 steps.step()
         self._scale(task)
         self.classes_, self.n_iter_, self.alpha_ = task.classes, self.max_iter, state.alpha
-        self._settle(state)
+        self._settle(state, CENTRE + state.m)
 
     def _round_query(self, task: Task, theta: Array, level: float) -> sulq.Query:
         """Sums of p - 1/2 and of (p - 1/2) y over complete rows."""
@@ -147,44 +139,10 @@ class LogisticRegression(Classifier):
         values = (p, *(f"{p} * {y}" for y in scaled))
         return sulq.Query(values, where=task.known)
 
-    def _settle(self, state: State) -> None:
-        """The model in own units, with what noise alone does to it."""
-        stds, level_std = state.noise()
-        self.coef_ = state.theta / self.width_
-        self.coef_std_ = stds / self.width_
-        middle = self.low_ + (CENTRE + state.m) * self.width_
-        self.intercept_ = float(state.level - middle @ self.coef_)
-        self.intercept_std_ = float(math.hypot(level_std, float(middle @ self.coef_std_)))
-
-    # --- using it -----------------------------------------------------------------------
-
-    def decision_function(self, X: Any) -> Array:
-        """The log odds of the second class."""
-        return np.asarray(self._own(self._unit(X)) @ self.coef_ + self.intercept_)
-
     def predict_proba(self, X: Any) -> Array:
         """The probability of each class, in the order of classes_."""
         p = 0.5 + 0.5 * np.tanh(self.decision_function(X) / 2)
         return np.column_stack([1 - p, p])
-
-    def predict(self, X: Any) -> Any:
-        """The class of each row; a row with a missing value has none."""
-        odds = self.decision_function(X)
-        if np.isnan(odds).any():
-            raise sulq.Refused(
-                "X: rows with a missing value have no log odds. Leave them out, or complete them "
-                "first."
-            )
-        return self.classes_[(odds > 0).astype(int)]
-
-    def plot(self, path: str | Path | None = None, level: float = 0.95) -> sulq.Picture:
-        """Coefficients with intervals, saved as SVG or PNG if a path is given."""
-        self._check_fitted()
-        drawn = coefficients(self, level=level)
-        return saved(coefficients_text(self, level), drawn, path)
-
-    def _words(self) -> str:
-        return f"Log odds of {self.classes_[1]}. {coefficients_text(self)}"
 
 
 class State:

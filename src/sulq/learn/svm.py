@@ -16,7 +16,6 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 from fractions import Fraction
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -24,8 +23,8 @@ import numpy as np
 import sulq
 from sulq.expressions.quoting import quote
 from sulq.learn.arrays import Array
-from sulq.learn.base import BOUNDS, ROW_NORM, Classifier
-from sulq.learn.model_pictures import coefficients, coefficients_text, saved
+from sulq.learn.base import BOUNDS, ROW_NORM
+from sulq.learn.linear_classifier import LinearClassifier
 from sulq.learn.parameters import About, parameter
 from sulq.learn.perceptron import tests_of
 from sulq.learn.second_moments import (
@@ -45,7 +44,7 @@ SIGNS = (-1.0, 1.0)  # of the classes, in their order
 
 
 @dataclass(kw_only=True, eq=False, repr=False)
-class LinearSVM(Classifier):
+class LinearSVM(LinearClassifier):
     """A threshold between two classes, with the widest margin: the hinge loss at its least.
 
     The label is a Boolean column or one with two listed values; `fit(X, y)` needs `classes`, what y
@@ -61,7 +60,8 @@ class LinearSVM(Classifier):
         "--columns age,income --label smoker --out margin.json", "Linear support vectors", "class",
     )  # fmt: skip
 
-    _many_classes = False
+    _measure = "Margin"
+    _blank = "are on neither side"
 
     max_iter: int = parameter(2, "Rounds of correction.", low=0, words="Rounds", first=2, most=50)
     alpha: float = parameter(0.001, "The ridge.", low=0, above=True)
@@ -70,15 +70,7 @@ class LinearSVM(Classifier):
 
     def _first(self, task: Task) -> sulq.Query:
         """The question for the moments of each class."""
-        classes = task.classes
-        if len(classes) != 2:
-            raise sulq.QueryNotAllowed(
-                f"label={task.label!r} has {len(classes)} classes: this model tells two apart."
-            )
-        if not task.columns or task.label in task.columns:
-            raise sulq.QueryNotAllowed(
-                f"columns={list(task.columns)!r}: name some, and not the label {task.label!r}."
-            )
+        self._check_two_classes(task)
         d, guarantee = len(task.columns), task.db.promise.guarantee
         w = mean_weight(d, guarantee, self.row_norm)
         c = count_weight(d, guarantee, self.row_norm, w)
@@ -113,11 +105,7 @@ class LinearSVM(Classifier):
         self.classes_, self.n_iter_, self.alpha_ = task.classes, self.max_iter, self.alpha
         found = LeftOut.of(db.rows, answer.values[:2, 0], answer.stds[0][0])
         self._leave_out(found if task.known else NOBODY)
-        stds, level_std = state.noise()
-        self.coef_, self.coef_std_ = state.theta / self.width_, stds / self.width_
-        middle = self.low_ + CENTRE * self.width_
-        self.intercept_ = float(state.level - middle @ self.coef_)
-        self.intercept_std_ = float(math.hypot(level_std, float(middle @ self.coef_std_)))
+        self._settle(state, np.full(len(task.columns), CENTRE))
 
     def _round_query(self, task: Task, theta: Array, level: float) -> sulq.Query:
         """Counts and sums of y by label, over complete rows within the margin."""
@@ -132,31 +120,6 @@ class LinearSVM(Classifier):
         values = sulq.Sums(task.columns, CENTRE, self.row_norm)
         where = conjoined(task.known, near)
         return sulq.Query(values, by=test, where=where, weights=weights)
-
-    # --- using it -----------------------------------------------------------------------
-
-    def decision_function(self, X: Any) -> Array:
-        """How far each row is on the second class's side; the margin is from -1 to 1."""
-        return np.asarray(self._own(self._unit(X)) @ self.coef_ + self.intercept_)
-
-    def predict(self, X: Any) -> Any:
-        """The class of each row; a row with a missing value has none."""
-        z = self.decision_function(X)
-        if np.isnan(z).any():
-            raise sulq.Refused(
-                "X: rows with a missing value are on neither side. Leave them out, or complete "
-                "them first."
-            )
-        return self.classes_[(z > 0).astype(int)]
-
-    def plot(self, path: str | Path | None = None, level: float = 0.95) -> sulq.Picture:
-        """Coefficients with intervals, saved as SVG or PNG if a path is given."""
-        self._check_fitted()
-        drawn = coefficients(self, level=level)
-        return saved(coefficients_text(self, level), drawn, path)
-
-    def _words(self) -> str:
-        return f"Margin of {self.classes_[1]}. {coefficients_text(self)}"
 
 
 class State:

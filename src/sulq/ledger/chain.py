@@ -13,7 +13,7 @@ from dataclasses import asdict, replace
 from datetime import UTC, datetime
 from functools import lru_cache
 from hashlib import sha256
-from typing import Any
+from typing import Any, TypeVar
 
 from sqlalchemy import (
     BigInteger,
@@ -323,6 +323,43 @@ def walk(connection: Connection, first: int) -> Iterator[Row[Any]]:
         if rows[-1].number < first:
             raise damaged(first, "is out of place")
         first = rows[-1].number + 1
+
+
+class Following:
+    """What the entries of a chain say, one after the other."""
+
+    def __init__(self) -> None:
+        self.head = EMPTY
+
+    def take(self, row: Row[Any]) -> None:
+        """Follow one entry."""
+        number = self.head.number + 1
+        new = checked_link(row, number, self.head.hash)
+        self.head = replace(self.head, number=number, hash=new)
+        try:
+            self._follow(number, row.kind, json.loads(row.body))
+        except (KeyError, IndexError, TypeError, ValueError) as error:
+            raise damaged(number, "cannot be read") from error
+
+    def _follow(self, number: int, kind: str, body: dict[str, Any]) -> None:
+        raise NotImplementedError
+
+    def compare(self, connection: Connection) -> None:
+        """Raise if a table says anything else."""
+        raise NotImplementedError
+
+
+Followed = TypeVar("Followed", bound=Following)
+
+
+def replayed(following: Followed, connection: Connection) -> Followed:
+    """Follow the chain from its first entry, and compare the tables with it."""
+    for row in walk(connection, 0):
+        following.take(row)
+    if following.head == EMPTY:
+        raise damaged(0, "is missing")
+    following.compare(connection)
+    return following
 
 
 def hash_of(connection: Connection, number: int) -> str | None:

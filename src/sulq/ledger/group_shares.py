@@ -7,26 +7,24 @@ group has spent of its one T.
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterable, Sequence
 from dataclasses import astuple, dataclass, replace
 from typing import Any
 
-from sqlalchemy import Connection, Row, Table, bindparam, insert, select, update
+from sqlalchemy import Connection, Table, bindparam, insert, select, update
 
 from sulq.errors import Refused
 from sulq.ledger.chain import (
-    EMPTY,
     HEAD,
     MEMBERS,
     SHARES,
     SPENT,
+    Following,
     Page,
     Spending,
-    checked_link,
     damaged,
     is_group,
-    walk,
+    replayed,
 )
 from sulq.ledger.statements import run
 
@@ -129,25 +127,15 @@ def write_level(page: Page, member: Member) -> None:
 # ---- following the chain --------------------------------------------------------------------
 
 
-class GroupReplay:
+class GroupReplay(Following):
     """A group's tables as its chain alone says they must be."""
 
     def __init__(self) -> None:
+        super().__init__()
         self.body: dict[str, Any] = {}
-        self.head = EMPTY
         self.members: list[Member] = []
         self._spending: list[Spending] = []
         self._spent: set[str] = set()
-
-    def take(self, row: Row[Any]) -> None:
-        """Follow one entry."""
-        number = self.head.number + 1
-        new = checked_link(row, number, self.head.hash)
-        self.head = replace(self.head, number=number, hash=new)
-        try:
-            self._follow(number, row.kind, json.loads(row.body))
-        except (KeyError, IndexError, TypeError, ValueError) as error:
-            raise damaged(number, "cannot be read") from error
 
     def _follow(self, number: int, kind: str, body: dict[str, Any]) -> None:
         if (kind == "open") != (number == 0):
@@ -214,10 +202,4 @@ class GroupReplay:
 
 def audit_group(connection: Connection) -> GroupReplay:
     """Replay a group's chain from its first entry and compare the tables with it."""
-    replay = GroupReplay()
-    for row in walk(connection, 0):
-        replay.take(row)
-    if replay.head == EMPTY:
-        raise damaged(0, "is missing")
-    replay.compare(connection)
-    return replay
+    return replayed(GroupReplay(), connection)

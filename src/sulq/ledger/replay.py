@@ -11,7 +11,7 @@ import json
 from dataclasses import astuple, replace
 from typing import Any
 
-from sqlalchemy import Connection, Row, Table, select
+from sqlalchemy import Connection, Table, select
 
 from sulq.errors import LedgerDamaged, Refused
 from sulq.ledger.allotments import NOTHING
@@ -19,15 +19,16 @@ from sulq.ledger.chain import (
     ANALYSTS,
     CELLS,
     CHARGES,
-    EMPTY,
     HEAD,
     REQUESTS,
+    Following,
     Spending,
     charge_row,
     checked_link,
     damaged,
     digest,
     is_group,
+    replayed,
     walk,
 )
 from sulq.ledger.discoveries import KIND as DISCOVER
@@ -44,13 +45,7 @@ SPENDING = ("charge", "carry", "join", "spend", "level")  # entries that may cha
 
 def audit(connection: Connection) -> Replay:
     """Replay the chain from its first entry and compare the tables with it."""
-    replay = Replay()
-    for row in walk(connection, 0):
-        replay.take(row)
-    if replay.head == EMPTY:
-        raise damaged(0, "is missing")
-    replay.compare(connection)
-    return replay
+    return replayed(Replay(), connection)
 
 
 def check_extends(connection: Connection, seen: Head, head: Head, total: int) -> None:
@@ -74,17 +69,17 @@ def check_extends(connection: Connection, seen: Head, head: Head, total: int) ->
         raise damaged(head.number, "is not where the chain ends")
 
 
-class Replay:
+class Replay(Following):
     """The ledger's tables as the chain alone says they must be."""
 
     def __init__(self) -> None:
+        super().__init__()
         self.terms: dict[str, Any] = {}
         self.cells = 0
         self.total = 0
         self.name = ""
         self.id = ""
         self.group: dict[str, Any] | None = None  # the group it joined, and where its ledger is
-        self.head = EMPTY
         self.freeze: Freeze | None = None
         self.prices = 0  # of all charges together
         self.discoveries = 0
@@ -93,16 +88,6 @@ class Replay:
         self.charges: dict[int, dict[str, Any]] = {}  # rows of the index on them
         self.requests: dict[str, int] = {}
         self.analysts: dict[str, Allotment] = {}
-
-    def take(self, row: Row[Any]) -> None:
-        """Follow one entry."""
-        number = self.head.number + 1
-        new = checked_link(row, number, self.head.hash)
-        self.head = replace(self.head, number=number, hash=new)
-        try:
-            self._follow(number, row.kind, json.loads(row.body))
-        except (KeyError, TypeError, ValueError) as error:
-            raise damaged(number, "cannot be read") from error
 
     def _follow(self, number: int, kind: str, body: dict[str, Any]) -> None:
         if (kind == "open") != (number == 0):

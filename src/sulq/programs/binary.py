@@ -128,34 +128,32 @@ class _Reader:
 
     def number(self, bits: int = 32) -> int:
         """An unsigned number, LEB128."""
-        start, value, shift = self.at, 0, 0
-        while True:
-            part = self.byte()
-            value |= (part & 0x7F) << shift
-            shift += 7
-            if part < 0x80:
-                break
-            if shift >= bits:
-                raise self.refuse("a number is too long", start)
+        start = self.at
+        value, _ = self._sevens(bits)
         if value >> bits:
             raise self.refuse("a number is too large", start)
         return value
 
     def skip_signed(self, bits: int) -> int:
         """A signed number, LEB128."""
-        start, value, shift = self.at, 0, 0
-        while True:
-            part = self.byte()
-            value |= (part & 0x7F) << shift
-            shift += 7
-            if part < 0x80:
-                break
-            if shift >= bits:
-                raise self.refuse("a number is too long", start)
-        value -= (part & 0x40) << (shift - 6)
+        start = self.at
+        value, width = self._sevens(bits)
+        value -= (value >> (width - 1)) << width
         if not -(2 ** (bits - 1)) <= value < 2 ** (bits - 1):
             raise self.refuse("a number is too large", start)
         return value
+
+    def _sevens(self, bits: int) -> tuple[int, int]:
+        """Seven bits of each byte, the lowest first, and how many bits these are."""
+        start, value, width = self.at, 0, 0
+        while True:
+            part = self.byte()
+            value |= (part & 0x7F) << width
+            width += 7
+            if part < 0x80:
+                return value, width
+            if width >= bits:
+                raise self.refuse("a number is too long", start)
 
     def count(self, most: int, what: str) -> int:
         start, found = self.at, self.number()

@@ -185,9 +185,13 @@ class PostgresWriter(Writer):
     # --- operations ---------------------------------------------------------------------
 
     def truth(self, node: Node) -> str:
-        """Where a predicate is true; elsewhere false or missing, whichever is less work."""
+        """Where a predicate is true; elsewhere false or missing, whichever is less work.
+
+        Of an AND, which ends at what is false, what fewer values meet comes first.
+        """
         if node.op in ("and", "or"):
-            return f"({f' {node.op.upper()} '.join(self.truth(a) for a in node.args)})"
+            parts = sorted(node.args, key=_share) if node.op == "and" else node.args
+            return f"({f' {node.op.upper()} '.join(self.truth(a) for a in parts)})"
         return self._stored_compared(node, True) or self._one_of(node) or self.node(node)
 
     def spelled(self, node: Node, *args: str) -> str:
@@ -348,3 +352,17 @@ OWN_SPELLING: dict[str, Callable[..., str]] = {
     # A date alone would be taken for a moment in the session's time zone.
     "trunc": lambda n, a: f"CAST(date_trunc('{n.value}', CAST({a} AS TIMESTAMP)) AS DATE)",
 }
+
+
+def _share(test: Node) -> float:
+    """How much of a column's declared range meets a test, about, by the schema alone."""
+    if test.op == "column":
+        return 0.5
+    if test.op not in ("lt", "le") or sorted(a.op for a in test.args) != ["column", "literal"]:
+        return 1.0
+    below, above = test.args
+    column, constant = (below, above) if below.op == "column" else (above, below)
+    if not column.bounded or column.low == column.high:
+        return 1.0
+    above_low = (constant.low - column.low) / (column.high - column.low)
+    return above_low if column is below else 1 - above_low
