@@ -235,9 +235,10 @@ def test_timestamps_are_what_python_says(session):
     """Parts, differences and comparisons of moments, before 1970 and between seconds too."""
     rows = timestamps.table()
     schema = sulq.Schema.load({"columns": timestamps.COLUMNS})
-    queries = [timestamps.checked(text) for text in timestamps.EXPRESSIONS]
+    asked = dict(some(timestamps.EXPRESSIONS.items(), 6))
+    queries = [timestamps.checked(text) for text in asked]
     found = spark_engine(session, rows, schema, few=True).sums(queries)
-    for (text, f), ((sum_,),) in zip(timestamps.EXPRESSIONS.items(), found, strict=True):
+    for (text, f), ((sum_,),) in zip(asked.items(), found, strict=True):
         assert sum_ == timestamps.plain(rows, f, text), text
 
 

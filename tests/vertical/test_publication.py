@@ -441,7 +441,7 @@ def test_the_papers_test_on_published_halves(in_halves):
     file, X, _ = in_halves
     p, q = X[:, 0], X[:, 1]
     delta = q[p].mean() - q.mean()
-    low, high = file.implication("p", "q").interval(0.999)
+    low, high = file.implication("p", "q").interval(0.95)
     assert low <= delta <= high
     assert high - low < 0.5
     with pytest.raises(sulq.QueryNotAllowed, match="'p' is in both"):
