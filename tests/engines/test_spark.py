@@ -45,6 +45,7 @@ from engines.test_postgres import (
     public_rows,
 )
 from expressions import test_row_function as row_functions
+from expressions import test_timestamps as timestamps
 from helpers import SilentNoise, checked, duckdb_engine, opened, reference_engine, sums
 from learn import test_engines as learners
 from soak import in_soak, some, times
@@ -228,6 +229,17 @@ def test_row_functions_are_what_python_says(session):
     for first in range(0, times(5, 320), 5):
         found = list(row_functions.programs(first, 5))
         assert row_functions.differing(engine, found) == []
+
+
+def test_timestamps_are_what_python_says(session):
+    """Parts, differences and comparisons of moments, before 1970 and between seconds too."""
+    rows = timestamps.table()
+    schema = sulq.Schema.load({"columns": timestamps.COLUMNS})
+    asked = dict(some(timestamps.EXPRESSIONS.items(), 6))
+    queries = [timestamps.checked(text) for text in asked]
+    found = spark_engine(session, rows, schema, few=True).sums(queries)
+    for (text, f), ((sum_,),) in zip(asked.items(), found, strict=True):
+        assert sum_ == timestamps.plain(rows, f, text), text
 
 
 def test_rows_that_are_hardly_there(session):

@@ -407,3 +407,66 @@ def test_a_width_above_six_is_refused_with_its_size():
     assert db.history() == []
     with pytest.raises(sulq.Refused, match="width"):
         vertical.plan(vertical.publish, db, ["a0", "a1"], 0)
+
+
+# --- random halves, as in the paper -------------------------------------------------------
+
+
+@pytest.fixture(scope="module")
+def in_halves(tmp_path_factory):
+    """4,000 people in 400 random halves, no noise: only who is in which half is left to luck."""
+    db, X = census(4000, epsilon=1e9, queries=10**5)
+    path = tmp_path_factory.mktemp("halves") / "census.parquet"
+    made = vertical.publish(db, NAMES, 1, path, subsets=400)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", UserWarning)
+        return Publication.load(path), X, made
+
+
+@pytest.mark.parametrize("text", ["p", "not t", "p and q", "q xor s", "p or not r"])
+def test_halves_tell_what_blocks_tell(in_halves, text):
+    """Keys and seeds are fixed, so this is the same in every run: within four deviations."""
+    file, X, _ = in_halves
+    values = {name: X[:, i] for i, name in enumerate(NAMES)}
+    logic = text.replace("not ", "~").replace(" and ", " & ").replace(" or ", " | ")
+    true = eval(logic.replace(" xor ", " ^ "), dict(values)).mean()
+    found = file.probability(text)
+    assert abs(found - true) <= 4 * found.std
+    assert found.std < 0.03
+    assert file.rows == 4000
+
+
+def test_the_papers_test_on_published_halves(in_halves):
+    """Its interval holds Delta; without halves, or of one attribute twice, it is refused."""
+    file, X, _ = in_halves
+    p, q = X[:, 0], X[:, 1]
+    delta = q[p].mean() - q.mean()
+    low, high = file.implication("p", "q").interval(0.95)
+    assert low <= delta <= high
+    assert high - low < 0.5
+    with pytest.raises(sulq.QueryNotAllowed, match="'p' is in both"):
+        file.implication("p", "not p")
+    with pytest.raises(sulq.QueryNotAllowed, match="1 to 1 attributes"):
+        file.implication("p and q", "r")
+
+
+def test_the_test_wants_halves(exact):
+    with pytest.raises(sulq.Refused, match="publish with subsets="):
+        exact[0].implication("p", "q")
+
+
+def test_halves_cost_as_many_times_as_there_are(tmp_path):
+    """Each half is a question; the price is known before, and the file says it."""
+    db, _ = census(400, quiet=False, queries=10_000, guarantee="dp")
+    plan = vertical.plan(vertical.publish, db, NAMES[:3], 2, subsets=20)
+    (price,) = plan.prices
+    assert price.queries == 3 * 20
+    made = vertical.publish(db, NAMES[:3], 2, tmp_path / "f.parquet", subsets=20)
+    assert db.budget.spent == price.queries == made.price.queries
+    assert "20 random halves" in str(made)
+    for options, said in (
+        ({"subsets": 3}, "subsets=3"),
+        ({"subsets": 20, "blocks": 20}, "Say one"),
+    ):
+        with pytest.raises(sulq.Refused, match=said):
+            vertical.publish(db, NAMES[:3], 2, tmp_path / "g.parquet", **options)

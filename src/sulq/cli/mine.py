@@ -21,6 +21,10 @@ Out = Annotated[Path | None, typer.Option("--out", help="The new file, such as p
 Blocks = Annotated[
     int | None, typer.Option("--blocks", help="Groups of people; chosen well if left out.")
 ]
+Subsets = Annotated[
+    int | None,
+    typer.Option("--subsets", help="Random halves of the people instead, as in the paper."),
+]
 Seed = Annotated[int, typer.Option("--seed", help="Which people are grouped together; public.")]
 File = Annotated[Path, typer.Argument(help="A file that `sulq publish` wrote.")]
 Functions = Annotated[
@@ -30,8 +34,8 @@ Functions = Annotated[
 
 def publish(
     settings: Settings, attributes: Attributes, width: Width = 2, out: Out = None,
-    blocks: Blocks = None, budget: Spend = None, seed: Seed = 0, price: PriceOnly = False,
-    yes: Yes = False, as_json: Json = False,
+    blocks: Blocks = None, budget: Spend = None, seed: Seed = 0, subsets: Subsets = None,
+    price: PriceOnly = False, yes: Yes = False, as_json: Json = False,
 ) -> Said:  # fmt: skip
     """Pay for noisy tables of every few attributes, and write them to a file anyone may have.
 
@@ -39,7 +43,8 @@ def publish(
     """
     from sulq import vertical
 
-    named, options = _named(attributes), {"budget": budget, "seed": seed}
+    options: dict[str, Any] = {"budget": budget, "seed": seed, "subsets": subsets}
+    named = _named(attributes)
     if not price and (out is None or not out.parent.is_dir()):
         raise Refused("where to? Say --out FILE.parquet, or --price to see the price only.")
     if price or not yes:
@@ -53,7 +58,7 @@ def publish(
         confirm(f"price {said}; {left}. Pay?", yes, as_json)
     assert out is not None
     with opened(settings) as db:
-        made = vertical.publish(db, named, width, out, blocks, budget=budget, seed=seed)
+        made = vertical.publish(db, named, width, out, blocks, **options)
         left = db.budget
     written = {
         "out": str(out),

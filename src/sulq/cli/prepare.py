@@ -238,7 +238,7 @@ def _remarks(schema: Schema) -> list[str]:
         said.append("No key: samples and blocks of rows cannot be asked for.")
     open_ended = [
         c.name for c in schema.columns
-        if c.type in ("integer", "number", "date") and not c.bounded and not c.key
+        if c.type in ("integer", "number", "date", "timestamp") and not c.bounded and not c.key
     ]  # fmt: skip
     if open_ended:
         said.append(

@@ -101,7 +101,7 @@ def _block(name: str, stored: str | None, guessed: tuple[str, ...] | None) -> st
 GUESSED = "# guessed from the first rows of your file: look before you trust it"
 BLANKS = {
     "any": (
-        '# type = ""          # integer, number, boolean, text or date',
+        '# type = ""          # integer, number, boolean, text, date or timestamp',
         "# low =",
         "# high =",
         '# values = [""]      # for a category, instead of a type',

@@ -12,8 +12,9 @@ is computed from noisy sums alone.
     joint.py             how two properties go together (CRYPTO 04, section 5)
     pairwise.py          pairwise, joint, implication: each database is asked once
     plan.py              what each database will be asked, and its price
-    publication.py       publish: noisy tables in a file, and any Boolean function from it
+    publication.py       noisy tables in a file, and any Boolean function from it
     publication_file.py  reading such a file, none of which is believed
+    publisher.py         publish: the tables are paid for and written
     subsets.py           the paper's own procedure: a Test on heavy random subsets
     three.py             three properties of which two lie in one database
     truth.py             Boolean functions of a few properties, as truth tables
@@ -47,7 +48,8 @@ from sulq.vertical.pairwise import (
     planned_pairs,
 )
 from sulq.vertical.plan import Plan
-from sulq.vertical.publication import Mined, Publication, planned_publication, publish
+from sulq.vertical.publication import Mined, Publication
+from sulq.vertical.publisher import planned_publication, publish
 from sulq.vertical.subsets import SubsetPlan
 from sulq.vertical.three import ThreeWay, planned_three, three
 

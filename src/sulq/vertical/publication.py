@@ -1,8 +1,9 @@
 """publish: noisy tables in one file, and any Boolean function of their attributes from it.
 
 The paper publishes t random subsets, each with C(k, w) 2^w conjunctions at one query apiece
-(CRYPTO 04, section 6). Here the subsets are disjoint blocks and the conjunctions of one table are
-disjoint too, so a table costs what a histogram costs and the file C(k, w) of these, whatever t.
+(CRYPTO 04, section 6). The conjunctions of one table are disjoint, so a table costs what a
+histogram costs; where the subsets are disjoint blocks too, the file costs C(k, w) of these,
+whatever t. With random halves, as in the paper, it costs t times as many.
 
 A function of up to `width` attributes is read off the tables that hold them. For up to twice
 as many, the attributes are split into two halves that have a table each. The function is a
@@ -15,9 +16,7 @@ from __future__ import annotations
 import itertools
 import json
 import math
-import os
-import tempfile
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -26,25 +25,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 import sulq
-from sulq.expressions.parse import predicate
-from sulq.expressions.quoting import quote
-from sulq.learn.parameters import checked_whole
 from sulq.vertical.blocks import (
-    FEW,
-    FEWEST,
-    MOST,
     BlockSums,
-    added_up,
-    block_sums,
     freedom_of,
-    laid_out,
-    noise_variance,
-    spread_of,
 )
-from sulq.vertical.common_people import People, check_keys
+from sulq.vertical.common_people import People
 from sulq.vertical.estimate import Array, Ends, Estimate, plain
-from sulq.vertical.plan import Part, Plan, priced
-from sulq.vertical.publication_file import KEY, VERSION, WIDEST, digest, read_publication
+from sulq.vertical.publication_file import KEY, VERSION, digest, read_publication
+from sulq.vertical.subsets import Heavy, heavy_subsets
 from sulq.vertical.truth import truth_table
 
 MAX_NUMBERS = 1_000_000  # of all tables, as many as one list may ask for
@@ -52,6 +40,9 @@ RULE = (
     "block = (c3*k^3 + c2*k^2 + c1*k + c0 mod 2^31-1) mod count; k = key mod 2^31-1, of text the "
     "first 7 hex digits of its md5; c3, c2, c1, c0 = the four 8-byte big-endian parts, mod 2^31-1, "
     "of sha256('sulq blocks ' + seed)"
+)
+HALVES = (
+    "half j of people: sulq.Rows.sample(seed + j, 1/2), each by themselves with probability 1/2"
 )
 
 
@@ -86,6 +77,7 @@ class Publication:
     variance: float  # of the noise of one count
     promise: sulq.Promise
     prices: tuple[sulq.Price, ...]  # one for each table
+    halves_of: int | None = None  # everybody, where blocks are random halves of them instead
 
     @property
     def price(self) -> sulq.Price:
@@ -95,11 +87,11 @@ class Publication:
     @property
     def rows(self) -> int:
         """How many people it is about."""
-        return round(self.people.count)
+        return round(self.people.count) if self.halves_of is None else self.halves_of
 
     @property
     def blocks(self) -> int:
-        """Into how many blocks they fall."""
+        """Into how many blocks they fall, or how many random halves there are of them."""
         return len(self.people.sizes)
 
     @property
@@ -133,7 +125,8 @@ class Publication:
         share = float(weights.sum()) / weights.size
         value = float(sums.sum(axis=0) @ weights.reshape(-1)) / self.people.count
         spread = self._noise(share) * self.blocks / len(tables)
-        return value, math.sqrt(spread) / self.people.count, tables, math.inf
+        std = math.sqrt(spread / self.people.count**2 + self._luck)
+        return value, std, tables, math.inf
 
     def _split(self, used: tuple[str, ...], weights: Array) -> Found:
         """Two halves with a table each, for every way to split; block by block."""
@@ -147,12 +140,11 @@ class Publication:
             about.append(float(p @ f @ q))
             stds.append(math.sqrt(p_var * ((f @ q) ** 2).sum() + q_var * ((p @ f) ** 2).sum()))
             tables |= {*one, *other}
-        blocks, n = self.blocks, self.people.count
-        scale = blocks / (blocks - 1) / n
+        blocks, scale = self.blocks, self._scale
         each = np.mean(products, axis=0)
         value = float(np.mean(about) + each.sum() * scale)
         spread = float(each.var(ddof=1)) * blocks * scale**2
-        std = math.sqrt(spread + float(np.mean(stds)) ** 2)
+        std = math.sqrt(spread + float(np.mean(stds)) ** 2 + self._luck)
         order = [t for t in self.tables if t in tables]
         return value, std, tuple(order), freedom_of(blocks)
 
@@ -175,6 +167,51 @@ class Publication:
         noise = self._noise(0.5 ** len(used)) / len(found)
         return np.mean(found, axis=0), noise, tuple(tables)
 
+    @property
+    def _scale(self) -> float:
+        """What a sum over blocks of products of two centred sums is times their covariance.
+
+        Of disjoint blocks B/(B - 1)/n. In t random halves of n people everybody is with
+        probability 1/2 by themselves: a product is n/4 of the covariance.
+        """
+        blocks = self.blocks
+        if self.halves_of is None:
+            return blocks / (blocks - 1) / self.people.count
+        return 4 / (blocks - 1) / self.halves_of
+
+    @property
+    def _luck(self) -> float:
+        """The variance, at most, of a share for who is in the halves: p (1 - p) / (n t)."""
+        return 0.0 if self.halves_of is None else 0.25 / (self.halves_of * self.blocks)
+
+    def implication(self, a: str, b: str) -> Estimate:
+        """Delta in P[b|a] = P[b] + Delta, by the paper's Test on the published halves.
+
+        a and b are conjunctions of `width` attributes or fewer, none of them in both.
+        """
+        if self.halves_of is None:
+            raise sulq.Refused("implication: the Test wants subsets; publish with subsets=.")
+        sides = []
+        for text in (a, b):
+            used, truth = truth_table(text, list(self.attributes))
+            if not 0 < len(used) <= self.width:
+                raise sulq.QueryNotAllowed(
+                    f"{text!r}: want a function of 1 to {self.width} attributes."
+                )
+            sums, _, tables = self._marginal(used)
+            share = float(truth.sum()) / truth.size
+            each = self._noise(share) / len(tables)
+            p = float(sums.sum(axis=0) @ truth.reshape(-1)) / self.people.count
+            std = math.sqrt(each * self.blocks / self.people.count**2 + self._luck)
+            sides.append((set(used), sums @ truth.reshape(-1).astype(float), each, p, std))
+        (of_a, a_sums, a_noise, p_a, a_std), (of_b, b_sums, _, p_b, b_std) = sides
+        if of_a & of_b:
+            raise sulq.QueryNotAllowed(f"{min(of_a & of_b)!r} is in both: ask probability().")
+        p_a = min(max(p_a, 1e-9), 1 - 1e-9)
+        heavy, bias = heavy_subsets(a_sums, self.people.sizes, p_a, self.halves_of, a_noise)
+        sizes = self.people.sizes[heavy]
+        return Heavy(sizes, bias, b_sums[heavy], p_a, p_b, a_std, b_std).delta
+
     def _noise(self, share: float) -> float:
         """The variance of the noise in the sum of such a share of a block's cells.
 
@@ -189,8 +226,8 @@ class Publication:
             [
                 f"{len(self.attributes)} attributes of {self.rows:,} people in {self.name!r}: "
                 + ", ".join(self.attributes),
-                f"{len(self.tables):,} tables of {self.width}, in {self.blocks:,} blocks (seed "
-                f"{self.seed}); any Boolean function of up to {2 * self.width} attributes",
+                f"{len(self.tables):,} tables of {self.width}, in {self.blocks:,} {self._kind} "
+                f"(seed {self.seed}); any Boolean function of up to {2 * self.width} attributes",
                 f"noise of one count: {math.sqrt(self.variance):,.1f} (standard deviation); "
                 f"price {self.price}",
                 str(self.promise),
@@ -198,6 +235,10 @@ class Publication:
         )
 
     __repr__ = __str__
+
+    @property
+    def _kind(self) -> str:
+        return "blocks" if self.halves_of is None else "random halves"
 
     # --- the file -----------------------------------------------------------------------
 
@@ -228,14 +269,20 @@ class Publication:
             "width": self.width,
             "tables": [list(t) for t in self.tables],
             "cells": "binary numbers, the first attribute of a table first, 1 where it holds",
-            "blocks": {"seed": self.seed, "count": self.blocks, "rule": RULE},
+            "blocks": {"seed": self.seed, "count": self.blocks, "rule": self._rule},
             "sizes": [int(x) for x in self.people.sizes],
             "variance": self.variance,
             "promise": self.promise.to_json(),
             "promise_in_words": str(self.promise),
             "prices_micro": [p.micro for p in self.prices],
         }
+        if self.halves_of is not None:
+            facts["halves_of"] = self.halves_of
         return facts | {"digest": digest(facts, self.counts)}
+
+    @property
+    def _rule(self) -> str:
+        return RULE if self.halves_of is None else HALVES
 
     @classmethod
     def load(cls, path: str | Path) -> Publication:
@@ -246,6 +293,7 @@ class Publication:
             str(facts.get("name", "")), dict(facts["attributes"]), facts["width"],
             facts["blocks"]["seed"], People(np.array(facts["sizes"], dtype=np.float64)),
             said.counts, facts["variance"], sulq.Promise.from_json(facts["promise"]), prices,
+            facts.get("halves_of"),
         )  # fmt: skip
 
 
@@ -260,131 +308,3 @@ def halves(count: int, width: int) -> Iterator[tuple[tuple[int, ...], tuple[int,
             right = tuple(i for i in range(count) if i not in left)
             if len(right) <= width and (size < len(right) or left < right):
                 yield left, right
-
-
-# --- publishing ---------------------------------------------------------------------------
-
-
-def planned_publication(
-    db: sulq.Queryable,
-    attributes: Sequence[str] | Mapping[str, str],
-    width: int,
-    blocks: int | None = None,
-    *,
-    budget: Any = None,
-    seed: int = 0,
-) -> Plan[Publication]:
-    """One histogram for every `width` of the attributes, by block."""
-    named = checked_attributes(db, attributes)
-    checked_width(width, len(named))
-    if len(named) < width:
-        raise sulq.Refused(f"width={width} but {len(named)} attributes.")
-    check_keys([db], seed)
-    tuples = list(itertools.combinations(named.values(), width))
-    cells = 2**width
-    most = min(MOST // cells, MAX_NUMBERS // (cells * len(tuples)))
-    if most < FEW:
-        raise sulq.Refused(
-            f"{len(tuples):,} tables of {cells} cells are too much for one file. Publish fewer "
-            "attributes or a smaller width."
-        )
-
-    def asked(count: int) -> tuple[Part, ...]:
-        queries = [conjunctions(texts, seed, count) for texts in tuples]
-        return (Part(db, tuple(priced(db, queries, budget))),)
-
-    def noisy(part: Part) -> list[float]:
-        return [noise_variance(db.price(part.queries[0]))]
-
-    laid = laid_out([db], asked, seed, [spread_of(0.5**width)], blocks, most, noisy)
-    (part,), (everybody,) = laid.parts, laid.people
-
-    def make(answers: list[list[sulq.Answer]], prices: tuple[sulq.Price, ...]) -> Publication:
-        sums = [added_up(block_sums(answer, everybody, cells)) for answer in answers[0]]
-        return Publication(
-            db.name, dict(named), width, seed, everybody,
-            np.stack([s.sums for s in sums]), float(sums[0].noise[0]), db.promise,
-            tuple(db.price(query) for query in part.queries),
-        )  # fmt: skip
-
-    what = f", of a conjunction of {2 * width} attributes"
-    return Plan(laid.parts, make, laid.blocks, laid.error, what)
-
-
-def checked_width(width: Any, attributes: int) -> None:
-    """Refuse a width that no file can hold, with the size that it would have."""
-    if type(width) is int and width > WIDEST:
-        tables, cells = math.comb(attributes, width), 2**width
-        raise sulq.Refused(
-            f"width={width}: {tables:,} tables of {cells:,} cells, by {FEWEST} blocks or more, are "
-            f"{tables * cells * FEWEST:,} numbers at least, and an answer would be a sum of up to "
-            f"{4**width:,} of them, each with its noise; at most width={WIDEST}. Nothing was "
-            "charged.\nPublish fewer attributes, or several files of some of them each."
-        )
-    checked_whole("width", width, 1, WIDEST)
-
-
-def conjunctions(texts: Sequence[str], seed: int, blocks: int) -> sulq.Query:
-    """How many people of each block have each combination of these properties."""
-    parts = [f"coalesce(({text}\n), false)" for text in texts]  # missing counts as not
-    return sulq.Query(("1",), by=(sulq.Blocks(seed, blocks), *parts))
-
-
-def checked_attributes(db: sulq.Queryable, attributes: Any) -> dict[str, str]:
-    """Names and their predicates; a bare name is a Boolean column or a predicate of its own."""
-    if isinstance(attributes, Mapping):
-        named = dict(attributes)
-    elif isinstance(attributes, Sequence) and not isinstance(attributes, str):
-        columns = db.schema.names
-        named = {name: quote(name) if name in columns else name for name in attributes}
-        if len(named) < len(attributes):
-            raise sulq.Refused("an attribute is named twice.")
-    else:
-        named = {}
-    if not named or not all(isinstance(x, str) for pair in named.items() for x in pair):
-        raise sulq.Refused(
-            "attributes: want a list such as ['smoker', 'disease'], or a dict of names and "
-            "predicates such as {'old': 'age >= 65'}."
-        )
-    asked: dict[str, str] = {}
-    for name, text in named.items():
-        db.price(sulq.Query(("1",), where=text))  # it can be asked
-        same = asked.setdefault(predicate(text, db.schema).text, name)
-        if same != name:  # asked once, so its noise would count as agreement
-            raise sulq.Refused(f"attributes: {same!r} and {name!r} are the same. Leave one out.")
-    sulq.Schema.load({"columns": {name: {"type": "boolean"} for name in named}})  # proper names
-    return named
-
-
-def publish(
-    db: sulq.Queryable,
-    attributes: Sequence[str] | Mapping[str, str],
-    width: int,
-    path: str | Path,
-    blocks: int | None = None,
-    *,
-    budget: Any = None,
-    seed: int = 0,
-) -> Publication:
-    """Pay for the tables of every `width` attributes and write them to a new Parquet file.
-
-    attributes: Boolean columns, or a dict of names and predicates. Whoever has the file can
-    ask it for any Boolean function of up to 2 x width attributes, offline and free.
-    """
-    to = Path(path)
-    if to.exists():
-        raise sulq.Refused(f"{str(to)!r} exists. Nothing was charged.\nGive another name.")
-    plan = planned_publication(db, attributes, width, blocks, budget=budget, seed=seed)
-    try:
-        with tempfile.TemporaryDirectory(prefix=".sulq-", dir=to.parent or ".") as folder:
-            partial = Path(folder) / to.name
-            partial.touch()  # it can be written, before anything is paid
-            made = plan.run()
-            made.save(partial)
-            os.link(partial, to)  # unlike a rename it never replaces what is there
-    except OSError as error:
-        raise sulq.Refused(
-            f"{str(to)!r} cannot be written: {error.strerror}. What was paid for is kept: "
-            "publishing again costs nothing more."
-        ) from None
-    return made

@@ -103,6 +103,7 @@ def _shape(path: Path, facts: dict[str, Any]) -> tuple[int, int, int]:
         and len(sizes) == rule["count"]
         and all(_whole(x, 0, 2**53) for x in sizes)
         and sum(sizes) > 0
+        and ("halves_of" not in facts or _whole(facts["halves_of"], max(sizes), 2**53))
     )
     if not good:
         raise _damaged(path, "what it says of itself does not fit together")

@@ -22,7 +22,7 @@ from sulq.vertical.estimate import Array, Estimate, quotient, smooth
 from sulq.vertical.joint import receipt
 from sulq.vertical.pairwise import Options
 from sulq.vertical.plan import Part, Plan, checked_sides, parts_of
-from sulq.vertical.publication import conjunctions
+from sulq.vertical.publisher import conjunctions
 from sulq.vertical.truth import truth_table
 
 NAMES = ("a", "b", "c")  # a and b in the first database, c in the other

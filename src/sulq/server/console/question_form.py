@@ -18,6 +18,7 @@ from typing import Any
 from sulq.database import Database
 from sulq.errors import QueryNotAllowed
 from sulq.expressions.quoting import quote, text
+from sulq.expressions.timestamps import moment_in
 from sulq.server.console.definitions import EXAMPLE, written_out
 from sulq.server.console.forms import Form
 from sulq.server.console.titles import title_of
@@ -240,6 +241,8 @@ def written(column: Column, value: str) -> str:
             raise QueryNotAllowed(
                 f"{column.name}: want a date such as 2026-01-31, not {value[:60]!r}."
             ) from None
+    if kind == "timestamp":
+        return f"timestamp '{moment_in(value).isoformat(' ')}'"
     if kind == "category" and column.values is not None and numbers and _is_number(value):
         return value
     return text(value)

@@ -23,7 +23,7 @@ LEFT_OUT = "leave out"
 MAX_COLUMNS = 1000  # that a form has room for
 MANY_CELLS = 1000
 FEW = 5  # columns with the same remark, each by itself
-RANGED = ("integer", "number", "date")
+RANGED = ("integer", "number", "date", "timestamp")
 WHOLE = re.compile(r"0|-?[1-9][0-9]*")
 THOUSANDS = re.compile(r"-?[0-9]{1,3}(,[0-9]{3})+")
 
@@ -206,7 +206,8 @@ def _spec(f: Field) -> dict[str, Any]:
     spec: dict[str, Any] = {"type": f.type} if f.type else {}
 
     def end(text: str) -> Any:
-        return text if f.type == "date" else _number(text, f.type == "integer")
+        plain = f.type in ("date", "timestamp")
+        return text if plain else _number(text, f.type == "integer")
 
     if f.type in RANGED:
         spec |= {name: end(said) for name, said in (("low", f.low), ("high", f.high)) if said}
