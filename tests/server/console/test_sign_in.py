@@ -182,6 +182,8 @@ def test_a_folder_from_before_the_console_opens(tmp_path):
         ):  # fmt: skip
             run(f"DROP TABLE {table}")
         run("ALTER TABLE datasets DROP COLUMN seen")
+        run("ALTER TABLE keys DROP COLUMN spend_cap")
+        run("ALTER TABLE keys DROP COLUMN spent")
         run("PRAGMA user_version = 1")
     with instance.serving():
         assert PageClient(instance, "bob").get("/console/").status == 200
