@@ -140,3 +140,14 @@ def test_quartiles_of_real_columns_lie_in_what_is_said(name):
         for between, share in zip(c.quartiles, (0.25, 0.5, 0.75), strict=False)
     ]  # fmt: skip
     assert np.mean(held) >= 0.8
+
+
+@pytest.mark.parametrize("days", [1, 2, 60, 255, 256, 257, 12_000])
+def test_dates_of_any_range_have_a_profile(days):
+    """Short ranges too: their cells rise, from the first day to the last."""
+    first = datetime.date(2020, 1, 1)
+    last = first + datetime.timedelta(days)
+    table = pa.table({"d": [first, last] * 200})
+    with opened(table, {"d": {"type": "date", "low": first, "high": last}}, epsilon=9.0) as db:
+        found = db.profile(budget=200)["d"]
+    assert found.range == (first, last)

@@ -306,7 +306,7 @@ def _edges(column: Column) -> list[Any]:
     if column.type == "date":
         if not column.bounded:
             return list(YEARS)
-        days = (column.high - column.low).days + 1
+        days = (column.high - column.low).days
         count = min(BINS, days)
         steps = [column.low + datetime.timedelta(days * i // count) for i in range(count)]
         return [*steps, column.high]
@@ -317,7 +317,7 @@ def _edges(column: Column) -> list[Any]:
         count = min(BINS, math.ceil(width)) if column.type == "integer" else BINS
         inner = [column.low + width * i / count for i in range(count)]
         whole = [math.ceil(x) for x in inner] if column.type == "integer" else inner
-        return [*dict.fromkeys(whole), column.high]
+        return [*dict.fromkeys([*whole, column.high])]
     sizes: list[float] = [*ROUND, 1e300]
     if column.type == "integer":
         sizes = [*(int(x) for x in ROUND if x >= 1), LARGEST]

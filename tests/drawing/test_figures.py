@@ -245,3 +245,15 @@ def test_every_colour_that_marks_use_is_there():
     assert "var(" not in for_files()
     for name in named - {"ink", "soft", "card"}:
         assert for_pages().count(f"--{name}: ") == 2
+
+
+def test_a_tree_without_room_is_drawn_in_lines():
+    """Every node on a line of its own, within the room there is; nothing to scroll."""
+    leaves = tuple(Node(b, "yes", "80% of 1,000 +/- 20", (0.2, 0.8)) for b in ("low", "high"))
+    root = Node("", "age", below=(Node("old", "smoker", below=leaves), *leaves))
+    figure = tree("k", root, ["no", "yes"], "words", 320.0)
+    assert (figure.width, figure.wide) == (320.0, False)
+    places = [float(y) for y in re.findall(r'<text[^>]* y="([0-9.]+)"', figure.__html__())]
+    assert len(set(places)) == len(places) - 1  # the legend's two are on one line
+    assert max(map(float, re.findall(r' x="([0-9.]+)"', figure.__html__()))) < 320
+    assert tree("k", root, ["no", "yes"], "words", 1040.0).wide

@@ -1,6 +1,8 @@
 """An audited dataset over HTTP: made by its owner, asked, reviewed, attacked; pages beside it."""
 
 import itertools
+import threading
+from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
 import pyarrow as pa
@@ -316,6 +318,25 @@ def test_twins_are_answered_and_refused_alike(instance):
         seen.append((words, budget))
     assert seen[0] == seen[1]
     assert {status for status, _ in seen[0][0]} == {200, 402, 403}
+
+
+@pytest.mark.parametrize("seed", range(times(1, 12)))
+def test_two_that_may_not_both_be_answered_never_are(instance, seed):
+    """Sent at once by two people, into one batch: verdicts follow the ledger's order."""
+    name = create(instance, people(4000, seed=100 + seed), **CLASSES)
+    pairs = [("a", "a and id <> 7"), ("b xor (id = 9 and a)", "b"), ("c or id = 3", "c")]
+    at_once = threading.Barrier(2 * len(pairs))
+
+    def ask(where, who):
+        at_once.wait()
+        return instance.ask(where, who, name=name).status
+
+    with ThreadPoolExecutor(2 * len(pairs)) as threads:
+        both = [[threads.submit(ask, w, p) for w, p in zip(pair, ("anna", "bob"), strict=True)]
+                for pair in pairs]  # fmt: skip
+        found = [sorted(one.result() for one in pair) for pair in both]
+    assert all(pair in ([200, 403], [403, 403]) for pair in found)
+    assert [200, 403] in found
 
 
 # --- when replies leave -------------------------------------------------------------------------

@@ -258,7 +258,8 @@ def _leaf(model: Any, number: int, branch: str) -> Node:
 def decisions(model: Any, width: float = SHEET) -> list[Figure]:
     """A decision tree."""
     root = tree_of(model)
-    return [tree("tree", root, [str(c) for c in model.classes_], root.text)]
+    room = width if width < SHEET else None
+    return [tree("tree", root, [str(c) for c in model.classes_], root.text, room)]
 
 
 # --- numbers -----------------------------------------------------------------------------

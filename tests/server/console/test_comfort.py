@@ -1,4 +1,7 @@
-"""What the script adds: menus that close, an upload that moves, keys that are copied."""
+"""What the script adds: menus that close, an upload that moves, colours, times, dragging."""
+
+import re
+from datetime import datetime, timedelta, timezone
 
 import pytest
 from playwright.sync_api import expect
@@ -122,3 +125,76 @@ def test_ways_around_a_question_are_one_row_of_tabs(visit):
     found = visit("bob").get(f"{D}/guided").body.decode()
     assert found.count('<nav class="tabs"') == 1
     assert 'aria-label="Kinds of question"' in found
+
+
+def test_a_question_is_shown_with_its_words_in_colours(sit):
+    """The coloured copy has the same letters at the same places, and the box stays a box."""
+    page = sit("bob", path=f"{D}/ask")
+    box, copy = page.get_by_label("One SELECT"), page.locator(".painted pre").first
+    text = "select count(*), 'it''s <b>'\nfrom people -- who\nwhere age > 40.5 and \"a b\" < 2"
+    box.fill(text)
+    expect(copy).to_have_text(text)
+    kinds = {
+        kind: copy.locator(f".of-{kind}").all_inner_texts()
+        for kind in ("word", "call", "text", "note", "number")
+    }
+    assert kinds == {
+        "word": ["select", "from", "where", "and"], "call": ["count"], "text": ["'it''s <b>'"],
+        "note": ["-- who"], "number": ["40.5", "2"],
+    }  # fmt: skip
+    box.fill("\n".join(f"select {i} {'long ' * 40}" for i in range(40)))
+    box.evaluate("(b) => { b.scrollTop = b.scrollHeight; }")
+    heights = page.evaluate(
+        "() => { const b = document.querySelector('[name=sql]'), c = b.previousSibling;"
+        " return [b.scrollHeight, c.scrollHeight]; }"
+    )
+    assert abs(heights[0] - heights[1]) <= 24  # one line at the end
+
+
+def test_times_are_the_readers_own(sit, visit):
+    """In UTC when pointed at, and without a script; a report is in UTC for everybody."""
+    place = paid(visit("bob"), sql("select count(*) from people where age > 6"))
+    page = sit("bob", path=place, timezone_id="Asia/Kolkata")
+    time = page.locator("time").first
+    expect(time).to_have_attribute("title", re.compile(r"^\d{4}-\d\d-\d\d \d\d:\d\d UTC$"))
+    shown, iso = time.inner_text(), time.get_attribute("datetime")
+    there = datetime.fromisoformat(iso).astimezone(timezone(timedelta(hours=5, minutes=30)))
+    assert shown == f"{there:%Y-%m-%d %H:%M}"
+    report = sit("anna", path=f"{D}/report", timezone_id="Asia/Kolkata")
+    expect(report.locator("time").first).to_have_text(re.compile("UTC$"))
+
+
+@pytest.mark.parametrize("width", [1280, 390])
+def test_answers_on_a_board_change_places_by_dragging(sit, visit, width):
+    """What is let go stands there when the page is opened again."""
+    bob, board = visit("bob"), ""
+    for i in range(3):
+        place = paid(bob, sql(f"select count(*) from people where age > {i + width}.5"))
+        said = {"title": f"t{i}", "board": board.rsplit("/", 1)[-1], "new": f"dragged {width}"}
+        board = bob.post(f"{place}/board", said).headers["location"].split("?")[0]
+    page = sit("bob", path=board, width=width)
+    tiles = page.locator("[data-answer] h2")
+    expect(tiles).to_have_text(["t0", "t1", "t2"])
+    grip, target = page.locator(".grip").first.bounding_box(), tiles.nth(2).bounding_box()
+    page.mouse.move(grip["x"] + 4, grip["y"] + 4)
+    page.mouse.down()
+    page.mouse.move(target["x"] + 9, target["y"] + 9, steps=4)
+    with page.expect_response("**/arrange"):
+        page.mouse.up()
+    order = tiles.all_inner_texts()
+    assert order != ["t0", "t1", "t2"]
+    page.reload()
+    expect(tiles).to_have_text(order)
+
+
+def test_what_an_owner_decides_is_one_group(sit):
+    """One tab leads there; the five pages of it are choices below the tabs."""
+    page = sit("anna", path=D)
+    assert page.locator(".tabs a").count() == 8
+    page.get_by_role("link", name="Manage").click()
+    group = page.get_by_role("navigation", name="Manage people")
+    expect(group.get_by_role("link")).to_have_text(
+        ["Settings", "Access", "Timeline", "Schema", "Report"]
+    )
+    group.get_by_role("link", name="Access").click()
+    expect(group.locator("[aria-current]")).to_have_text("Access")

@@ -107,6 +107,8 @@ def invite(page):
 
 def read(page):
     """The timeline, its chart and search, and the report on paper."""
+    if not page.get_by_role("link", name="Timeline").count():
+        page.get_by_role("link", name="Manage").click()
     page.get_by_role("link", name="Timeline").click()
     chart = page.get_by_role("img", name="Queries spent over time")
     expect(chart).to_be_visible()
@@ -151,7 +153,7 @@ def close_and_make_again(page, instance):
     page.get_by_role("link", name="Make again").click()
     again(page, "a test of giving it up")
     expect(page.get_by_text("2 queries")).to_have_count(0)
-    page.get_by_role("link", name="Settings").click()
+    page.get_by_role("link", name="Manage").click()
     expect(page.get_by_text("A ledger was given up")).to_be_visible()
     expect(page.get_by_role("cell", name="a test of giving it up")).to_be_visible()
 

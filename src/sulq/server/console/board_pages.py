@@ -109,11 +109,15 @@ async def put(here: PageContext) -> Response:
 
 @pages.post(D + "/boards/{id}/arrange")
 async def arrange(here: PageContext) -> Response:
-    """One answer up, down, away or under another name; or the board under another name."""
+    """One answer up, down, away or under another name; all in an order that was dragged; or the
+    board under another name.
+    """
     name, id, all_boards = here.part("name"), here.part("id"), here.console.services.boards
     record = here.record(name)
     found = all_boards.get(here.principal, record, id)
-    if here.form.has("title") and not here.form.get("answer"):
+    if here.form.has("order"):
+        all_boards.arrange(here.principal, record, id, ordered(found.items, here.form.get("order")))
+    elif here.form.has("title") and not here.form.get("answer"):
         all_boards.rename(here.principal, record, id, here.form.get("title"))
     else:
         items = moved(found.items, here.form.get("answer"), here.form.get("do"))
@@ -136,6 +140,13 @@ def moved(items: Sequence[Item], answer: str, do: str) -> list[Item]:
     if do != "away":
         out.insert(max(at + {"up": -1, "down": 1}.get(do, 0), 0), item)
     return out
+
+
+def ordered(items: Sequence[Item], order: str) -> list[Item]:
+    """The items in this order; what it does not name stays behind the others."""
+    wanted = order.split(",")
+    place = {answer: i for i, answer in enumerate(wanted)}
+    return sorted(items, key=lambda item: place.get(item.answer, len(wanted)))
 
 
 @pages.post(D + "/boards/{id}/remove")

@@ -177,9 +177,10 @@ def percent(share: float) -> str:
     return f"{100 * share:.3g}%"
 
 
-def when(time: str | None) -> str:
-    """2026-11-16T02:40:10+00:00 as 2026-11-16 02:40 UTC."""
-    return "" if not time else f"{time[:10]} {time[11:16]} UTC"
+def when(time: str | None) -> Markup:
+    """2026-11-16T02:40:10+00:00 as 2026-11-16 02:40 UTC; the script makes it the reader's time."""
+    shown = Markup('<time datetime="{}">{} {} UTC</time>')
+    return shown.format(time, time[:10], time[11:16]) if time else Markup("")
 
 
 def wrapped(text: Any) -> Markup:

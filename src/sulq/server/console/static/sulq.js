@@ -147,6 +147,81 @@ for (const editor of document.querySelectorAll(".editor")) {
   });
 }
 
+// SQL and Python with their words in colours: below a box, and where they are only read.
+const WORDS = new Set(("select from where group by order having limit as and or not in is null like between case when then else end " +
+  "distinct true false cast interval date asc desc filter over cube rollup grouping sets within def return if elif for lambda none").split(" "));
+const TOKENS = /('(?:[^']|'')*'?)|("[^"]*"?)|(--[^\n]*|#[^\n]*)|((?<![\p{L}\p{N}_.])\d+(?:\.\d+)?)|([\p{L}_][\p{L}\p{N}_]*)/gu;
+const painted = (source) => {
+  const out = [];
+  let at = 0;
+  for (const found of source.matchAll(TOKENS)) {
+    const [token, text, , note, number, word] = found, end = found.index + token.length;
+    const kind = text ? "of-text" : note ? "of-note" : number ? "of-number" : !word ? "" :
+      WORDS.has(word.toLowerCase()) ? "of-word" : /^\s*\(/.test(source.slice(end, end + 20)) ? "of-call" : "";
+    out.push(source.slice(at, found.index), kind ? Object.assign(document.createElement("span"), { className: kind, textContent: token }) : token);
+    at = end;
+  }
+  return [...out, source.slice(at)];
+};
+for (const text of document.querySelectorAll("textarea.code[name=sql], textarea.code[name=define]")) {
+  const paper = Object.assign(document.createElement("div"), { className: "painted" }), below = document.createElement("pre");
+  below.setAttribute("aria-hidden", "true");
+  text.replaceWith(paper);
+  paper.append(below, text);
+  const follow = () => { below.style.width = `${text.clientWidth + 2}px`; below.style.transform = `translateY(${-text.scrollTop}px)`; };
+  const paint = () => { below.replaceChildren(...painted(text.value), "\n"); follow(); };
+  text.addEventListener("input", paint);
+  text.addEventListener("scroll", follow);
+  new ResizeObserver(follow).observe(text);
+  paint();
+}
+for (const code of document.querySelectorAll(".examples code")) code.replaceChildren(...painted(code.textContent));
+
+// Times are the reader's own; in UTC when one points at them, and always in reports.
+for (const time of document.querySelectorAll("time[datetime]")) {
+  const at = new Date(time.dateTime), two = (x) => String(x).padStart(2, "0");
+  if (Number.isNaN(at.getTime()) || time.closest("[data-utc]")) continue;
+  time.title = time.textContent;
+  if (at.getTimezoneOffset()) time.textContent = `${at.getFullYear()}-${two(at.getMonth() + 1)}-${two(at.getDate())} ${two(at.getHours())}:${two(at.getMinutes())}`;
+}
+
+// Answers on a board change places by dragging; Up and Down do the same without.
+for (const board of document.querySelectorAll("[data-arrange]")) {
+  const order = () => [...board.children].map((tile) => tile.dataset.answer).join(",");
+  const save = async (before) => {
+    const said = { csrf: board.querySelector("input[name=csrf]").value, order: order() };
+    if (said.order === before) return;
+    try {
+      if ((await fetch(board.dataset.arrange, { method: "POST", body: new URLSearchParams(said) })).ok) return;
+    } catch { /* shown as it is kept, below */ }
+    location.reload();
+  };
+  for (const tile of board.children) {
+    if (board.children.length < 2) break;
+    const grip = Object.assign(document.createElement("span"), { className: "grip", textContent: "\u283f", title: "Drag to another place" });
+    grip.setAttribute("aria-hidden", "true");
+    tile.prepend(grip);
+    grip.addEventListener("pointerdown", (event) => {
+      if (event.button) return;
+      event.preventDefault();
+      const before = order(), listening = new AbortController();
+      let last = null;
+      tile.classList.add("moving");
+      const on = (kind, act) => document.addEventListener(kind, act, { signal: listening.signal });
+      const drop = () => { listening.abort(); tile.classList.remove("moving"); save(before); };
+      on("pointerup", drop);
+      on("pointercancel", drop);
+      on("pointermove", (now) => {
+        const over = document.elementsFromPoint(now.clientX, now.clientY).map((x) => x.closest("[data-answer]")).find((x) => x && x.parentElement === board) || null;
+        if (over === last) return;
+        last = over;
+        if (!over || over === tile) return;
+        if (over.compareDocumentPosition(tile) & Node.DOCUMENT_POSITION_PRECEDING) over.after(tile); else over.before(tile);
+      });
+    });
+  }
+}
+
 // A new line of Python begins below the one before, deeper after a colon.
 for (const text of document.querySelectorAll("textarea[name=define]")) {
   text.addEventListener("keydown", (event) => {
