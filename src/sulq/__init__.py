@@ -110,6 +110,8 @@ __all__ = sorted(_HOME)
 def __getattr__(name: str) -> Any:
     if name in ("audit", "dbapi", "vertical"):  # modules of their own: sulq.dbapi.connect(...)
         return importlib.import_module(f"sulq.{name}")
+    if name == "load_ipython_extension":  # %load_ext sulq
+        return importlib.import_module("sulq.notebook").load_ipython_extension
     if name not in _HOME:
         raise AttributeError(f"module 'sulq' has no attribute {name!r}")
     found = getattr(importlib.import_module(f"sulq.{_HOME[name]}"), name)

@@ -10,6 +10,7 @@ Heavy libraries are imported inside the commands, so that `sulq --help` is quick
     discover.py         sulq discover: values that enough rows have
     learn.py            sulq learn: models from noisy sums, priced before they are paid
     line_editing.py     a prompt with arrow keys, completion and a history
+    mcp.py              sulq mcp: tools for an AI agent, over stdin and stdout
     mine.py             sulq publish and sulq mine: noisy tables in a file, and questions to it
     options.py          options that several commands take, alone or together
     owner.py            budget, history, verify, report, refresh, resume
@@ -39,6 +40,7 @@ from sulq.cli import (
     audit,
     discover,
     learn,
+    mcp,
     mine,
     owner,
     postgres,
@@ -112,7 +114,7 @@ models = typer.Typer(no_args_is_help=True, help="Learn a model from noisy sums."
 app.add_typer(models, name="learn", rich_help_panel=LEARNING)
 _add(LEARNING, predict=predict.predict, sample=sample.sample)
 _add(OWNER, audit=audit.audit, publish=mine.publish)
-_add(ASKING, mine=mine.mine)
+_add(ASKING, mine=mine.mine, mcp=mcp.mcp)
 _add(
     OWNER, budget=owner.budget, history=owner.history,
     verify=owner.verify, report=owner.report, refresh=owner.refresh, resume=owner.resume,

@@ -11,6 +11,7 @@ from starlette.requests import Request
 from starlette.responses import RedirectResponse, Response
 from starlette.routing import Mount, Route
 
+from sulq.server.api.agents import Agents
 from sulq.server.api.app import api
 from sulq.server.console.app import Console
 from sulq.server.console.pages import with_headers
@@ -26,6 +27,7 @@ def make_app(settings: Settings, *, own_process: bool = False) -> Starlette:
     services = Services.open(settings)
     routes = api()
     routes.state.services = services
+    routes.state.agents = Agents(services)
     gate = Gate(
         routes, services.registry, services.access, services.metrics, settings,
         services.answers.crowd,

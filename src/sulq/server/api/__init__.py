@@ -9,5 +9,6 @@ questions.py      price, ask, sql, sizes and answers: what analysts do
 datasets.py       datasets: made, described, frozen, closed; budget and ledger
 ownership.py      sources, drafts, the timeline, the report: what an owner looks at
 accounts.py       analysts and keys
+agents.py         /mcp: tools for an AI agent
 health.py         health, alarms and metrics
 """
