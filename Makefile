@@ -43,7 +43,7 @@ wheel: $(READY)
 setup: $(READY)
 
 # What the tests want of the system. Without it, and without the right to install it, they are
-# skipped, or fail where CI=true: Java for Spark, a browser for the console, faults, certificates.
+# skipped, or fail where CI=true: Java for Spark, a browser for the console, faults, certificates, psql.
 apt = if test "$$(id -u)" = 0 && command -v apt-get >/dev/null; then apt-get update -qq && \
 	DEBIAN_FRONTEND=noninteractive apt-get install -qq -y --no-install-recommends $(1) >/dev/null; fi || true
 
@@ -55,7 +55,8 @@ chromium:
 	command -v google-chrome >/dev/null || $(call apt,chromium fonts-dejavu-core)
 
 tools:
-	@{ command -v strace && command -v openssl; } >/dev/null || $(call apt,strace openssl)
+	@{ command -v strace && command -v openssl && command -v psql; } >/dev/null || \
+	$(call apt,strace openssl postgresql-client)
 
 # axe-core checks that pages can be used by everyone. Without npm that check is skipped.
 axe: $(READY)

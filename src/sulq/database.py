@@ -186,6 +186,10 @@ class Database(CommonQuestions):
         question = self.question(query)
         return replace(question.price, _look=lambda: self.estimate(query))
 
+    def outputs(self, text: str) -> dict[str, tuple[Any, ...] | None]:
+        """The columns that a SELECT gives: the labels a group may have, None for a number."""
+        return self._planner.outputs(text)
+
     def unpaid(self, question: Question, *, analyst: str | None = None) -> int:
         """What asking it now would charge, in micro-queries: what was paid before is free.
 

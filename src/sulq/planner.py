@@ -19,7 +19,7 @@ from sulq.questions.joint_price import priced_together
 from sulq.questions.partitions import histogram_axis
 from sulq.questions.programs_used import check_programs, with_time
 from sulq.questions.question import Bundle, Plan, Question, SharedPlan, listed
-from sulq.sql import Groupings, compile_statement
+from sulq.sql import ALL, Groupings, compile_statement
 from sulq.strategies.many_tables import Crosstabs, crosstabs, each_table
 from sulq.strategies.sharing import Shared, share
 from sulq.strategies.subtotals import Subtotals, is_nested, subtotals
@@ -249,6 +249,15 @@ class Planner:
     def statement(self, text: str, older: bool = False) -> Statement | Groupings:
         """A SELECT, compiled to queries and the layout of their answers."""
         return compile_statement(text, self.schema, self._name, self._promise.noise, older)
+
+    def outputs(self, text: str) -> dict[str, tuple[Any, ...] | None]:
+        """The columns that a SELECT gives: the labels a group may have, None for a number."""
+        found = self.statement(text)
+        if isinstance(found, Groupings):  # beside labels there is '(all)'
+            return {o.name: (ALL,) if isinstance(o.by, int) else None for o in found.outputs}
+        keys = found.formulas.keys
+        axes = self.check(Query(("1",), by=keys)).axes if keys else ()
+        return {o.name: axes[o.by].labels if isinstance(o.by, int) else None for o in found.outputs}
 
     def priced(self, queries: list[Query], older: bool = False) -> Bundle:
         """Queries as one question of the ledger."""

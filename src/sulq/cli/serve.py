@@ -21,6 +21,9 @@ Out = Annotated[Path, typer.Argument(help="A new folder for the copy.")]
 Copy = Annotated[Path, typer.Argument(help="A folder that `sulq backup` made.")]
 Host = Annotated[str | None, typer.Option("--host", help="Default 127.0.0.1.")]
 Port = Annotated[int | None, typer.Option("--port", help="Default 8707; 0: any that is free.")]
+Postgres = Annotated[
+    int | None, typer.Option("--postgres", help="A port for PostgreSQL's clients, such as 5433.")
+]
 Workers = Annotated[int | None, typer.Option("--workers", help="Processes; default 1.")]
 Certificate = Annotated[str | None, typer.Option("--certificate", help="TLS: a PEM file.")]
 PrivateKey = Annotated[str | None, typer.Option("--private-key", help="TLS: its key, a PEM file.")]
@@ -50,6 +53,7 @@ def begin(folder: Path, owner: str) -> Said:
 def serve(
     folder: Folder = Path(), host: Host = None, port: Port = None, workers: Workers = None,
     certificate: Certificate = None, private_key: PrivateKey = None, beyond_loopback: Beyond = None,
+    postgres: Postgres = None,
 ) -> None:  # fmt: skip
     """Serve a folder's datasets over HTTP until stopped.
 
@@ -64,14 +68,16 @@ def serve(
 
     settings = Settings.load(
         folder, host=host, port=port, workers=workers, certificate=certificate,
-        private_key=private_key, beyond_loopback=beyond_loopback or None,
+        private_key=private_key, beyond_loopback=beyond_loopback or None, postgres=postgres,
     )  # fmt: skip
     settings.check_listening()
     with services_of(folder):
         pass  # is it a server's folder, and can it be read?
     bound = running.listening(settings)
-    url = running.address(settings, bound)
+    url, own = running.address(settings, bound), running.listening_for_postgres(settings)
     typer.echo(f"Serving {folder} on {url}. Stop with Ctrl-C.")
+    if own is not None:
+        typer.echo(f"PostgreSQL's clients: host {settings.host}, port {own.getsockname()[1]}.")
     if sys.stdout.isatty():  # a link is as good as a key, so it goes nowhere but to a person
         from sulq.server.console.sessions import entrance
 
@@ -79,7 +85,7 @@ def serve(
         if path is not None:
             typer.echo(f"The owner may sign in once, within half an hour: {url}{path}")
     sys.stdout.flush()
-    (processes.serve_many if settings.workers > 1 else running.serve)(settings, bound)
+    (processes.serve_many if settings.workers > 1 else running.serve)(settings, bound, own)
 
 
 def allot(

@@ -13,6 +13,7 @@ its deadline. The API and the console stand side by side, both over services/.
     bodies.py       bytes -> strict JSON within limits
     api/            the routes under /v1
     console/        the pages under /console
+    pgwire/         PostgreSQL's protocol, on a port of its own
     services/       what both work on: people, datasets, answers, limits
 
 Nothing here is imported by `import sulq`. It needs `pip install 'sulq[server]'`.

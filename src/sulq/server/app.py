@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import socket
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 
@@ -17,13 +18,19 @@ from sulq.server.console.app import Console
 from sulq.server.console.pages import with_headers
 from sulq.server.front import Front
 from sulq.server.gate import Gate
+from sulq.server.pgwire.listener import Listener, tls_context
 from sulq.server.services.context import Services
 from sulq.server.services.quiet import Quiet
 from sulq.server.services.settings import Settings
 
 
-def make_app(settings: Settings, *, own_process: bool = False) -> Starlette:
-    """The application of one server's folder; in a process of its own, or beside other things."""
+def make_app(
+    settings: Settings, *, own_process: bool = False, postgres: socket.socket | None = None
+) -> Starlette:
+    """The application of one server's folder; in a process of its own, or beside other things.
+
+    `postgres` is the socket for PostgreSQL's clients, if there is one.
+    """
     services = Services.open(settings)
     routes = api()
     routes.state.services = services
@@ -33,6 +40,9 @@ def make_app(settings: Settings, *, own_process: bool = False) -> Starlette:
         services.answers.crowd,
     )  # fmt: skip
     console = Console(services, gate)
+    listener = None
+    if postgres is not None:
+        listener = Listener(services, gate, postgres, tls_context(settings))
     quiet = Quiet(services.datasets, lambda: not services.answers.quiet)
 
     @asynccontextmanager
@@ -41,8 +51,12 @@ def make_app(settings: Settings, *, own_process: bool = False) -> Starlette:
         services.readiness.start(opening)
         console.start()
         quiet.start()
+        if listener is not None:
+            await listener.start()
         tidying = asyncio.create_task(services.answers.tidy(opening)) if own_process else None
         yield
+        if listener is not None:
+            await listener.close()
         if tidying is not None:
             tidying.cancel()
         quiet.close()
@@ -53,6 +67,8 @@ def make_app(settings: Settings, *, own_process: bool = False) -> Starlette:
     def stop() -> None:
         """Told to stop: from now on nobody waits to be read, or to be refused."""
         gate.stop()
+        if listener is not None:
+            listener.stop()
         services.answers.stop()
 
     home = [Route(path, _home) for path in ("/", "/console")]

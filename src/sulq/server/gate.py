@@ -158,7 +158,7 @@ class Gate:
         body = await body_of(scope, receive, self._settings)
         if context.principal is not None and len(body) >= SMALL:
             who, much = context.principal.person.id, len(body) / A_REQUEST
-            await self._registry.run(self._take, who, much)
+            await self._registry.run(self.take, who, much)
         context.json = self._parsed(scope, body)
         return _again(body, receive)
 
@@ -166,7 +166,7 @@ class Gate:
         """Whose key is it, and is it one too many?"""
         if INSIDE in scope:
             context.principal = scope[INSIDE]
-            self._take(scope[INSIDE].person.id)
+            self.take(scope[INSIDE].person.id)
             return
         headers = [v for k, v in scope["headers"] if k == b"authorization"]
         try:
@@ -178,14 +178,18 @@ class Gate:
         except KeyRefused:
             self._strangers.take(_address(scope))
             raise
-        self._take(context.principal.person.id)
+        self.take(context.principal.person.id)
 
-    def _take(self, who: int, much: float = 1.0) -> None:
+    def take(self, who: int, much: float = 1.0) -> None:
         """As much as so many requests of this person; LimitReached if it is too much."""
         if self._here is not self._rate:
             with suppress(LimitReached):
                 self._here.take(who, much)
         self._rate.take(who, much)
+
+    def stranger(self, address: str) -> None:
+        """One more key refused to this address; LimitReached if it is too much."""
+        self._strangers.take(address)
 
     def _is_operator(self, authorization: str | None) -> bool:
         token = self._settings.metrics_token

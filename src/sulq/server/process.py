@@ -20,7 +20,9 @@ SWITCH_SECONDS = 0.0001  # after which a thread lets another go on; a batch must
 HSTS = ("strict-transport-security", "max-age=31536000")  # a year, as browsers want it
 
 
-def config(settings: Settings, *, own_process: bool = False) -> Any:
+def config(
+    settings: Settings, *, own_process: bool = False, postgres: socket.socket | None = None
+) -> Any:
     """uvicorn's configuration."""
     try:
         import jinja2  # noqa: F401  # of the console
@@ -34,7 +36,7 @@ def config(settings: Settings, *, own_process: bool = False) -> Any:
 
     settings.check_listening()
     sys.setswitchinterval(SWITCH_SECONDS)
-    app = make_app(settings, own_process=own_process)
+    app = make_app(settings, own_process=own_process, postgres=postgres)
     return uvicorn.Config(
         app, host=settings.host, port=settings.port, http=protocol(settings, app.state.gate),
         ws="none", lifespan="on", access_log=False, log_config=None, server_header=False,
@@ -64,17 +66,26 @@ def _file(settings: Settings, name: str | None) -> str | None:
 
 def listening(settings: Settings) -> socket.socket:
     """A socket bound to the address, or a refusal in one sentence."""
+    return _bound(settings, settings.port)
+
+
+def listening_for_postgres(settings: Settings) -> socket.socket | None:
+    """The same for PostgreSQL's clients; None if they have no port."""
+    return None if settings.postgres is None else _bound(settings, settings.postgres)
+
+
+def _bound(settings: Settings, port: int) -> socket.socket:
     family = socket.AF_INET6 if ":" in settings.host else socket.AF_INET
     # With its protocol named: asyncio sends small replies at once (TCP_NODELAY) only on such.
     made = socket.socket(family, socket.SOCK_STREAM, socket.IPPROTO_TCP)
     made.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
     try:
-        made.bind((settings.host, settings.port))
+        made.bind((settings.host, port))
         made.listen(BACKLOG)
     except OSError as error:
         made.close()
         raise Refused(
-            f"host={settings.host!r}, port={settings.port}: {error.strerror}. Choose another."
+            f"host={settings.host!r}, port={port}: {error.strerror}. Choose another."
         ) from None
     return made
 
@@ -86,7 +97,9 @@ def address(settings: Settings, bound: socket.socket) -> str:
     return f"{scheme}://{host}:{bound.getsockname()[1]}"
 
 
-def _server(settings: Settings, *, own_process: bool = False) -> Any:
+def _server(
+    settings: Settings, *, own_process: bool = False, postgres: socket.socket | None = None
+) -> Any:
     """uvicorn's server, with more that may wait for a connection than are accepted at a time.
 
     asyncio has one number for both. Told to stop, it lets nobody wait to be read or refused.
@@ -103,15 +116,17 @@ def _server(settings: Settings, *, own_process: bool = False) -> Any:
             self.config.app.state.stop()  # type: ignore[union-attr]
             await super().shutdown(sockets)
 
-    return Server(config(settings, own_process=own_process))
+    return Server(config(settings, own_process=own_process, postgres=postgres))
 
 
-def serve(settings: Settings, bound: socket.socket) -> None:
+def serve(settings: Settings, bound: socket.socket, postgres: socket.socket | None = None) -> None:
     """Serve until stopped. What is under way then is finished."""
     from sulq.server.connections import max_connections, open_files
     from sulq.server.services import logs
 
-    server = _server(settings, own_process=True)  # what is wrong with them is said before the log
+    server = _server(
+        settings, own_process=True, postgres=postgres
+    )  # what is wrong with them is said before the log
     logs.start()
     most = max_connections(settings)
     if most < settings.connections:
@@ -123,9 +138,9 @@ def serve(settings: Settings, bound: socket.socket) -> None:
 
 
 @contextmanager
-def running(settings: Settings) -> Iterator[str]:
+def running(settings: Settings, postgres: socket.socket | None = None) -> Iterator[str]:
     """A server in a thread of this process, and its address; for a tour and for tests."""
-    server = _server(settings)
+    server = _server(settings, postgres=postgres)
     bound = listening(settings)
     thread = threading.Thread(target=server.run, args=([bound],), daemon=True)
     thread.start()

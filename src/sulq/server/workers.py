@@ -23,24 +23,29 @@ from sulq.server.services.settings import Settings
 PAUSE_SECONDS = 1.0  # before a worker process that died is started again
 
 
-def serve_many(settings: Settings, bound: socket.socket) -> None:
+def serve_many(
+    settings: Settings, bound: socket.socket, postgres: socket.socket | None = None
+) -> None:
     """Keep that many workers going until told to stop; one that dies is started again."""
-    os.set_inheritable(bound.fileno(), True)
+    sockets = [one for one in (bound, postgres) if one is not None]
+    for one in sockets:
+        os.set_inheritable(one.fileno(), True)
     stopping = threading.Event()
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, lambda *_: stopping.set())
-    workers = [_worker(settings, bound) for _ in range(settings.workers)]
+    workers = [_worker(settings, sockets) for _ in range(settings.workers)]
     while not stopping.wait(PAUSE_SECONDS):
-        workers = [w if w.poll() is None else _worker(settings, bound) for w in workers]
+        workers = [w if w.poll() is None else _worker(settings, sockets) for w in workers]
     for worker in workers:
         worker.terminate()
     for worker in workers:
         worker.wait()
 
 
-def _worker(settings: Settings, bound: socket.socket) -> subprocess.Popen[bytes]:
-    command = [sys.executable, "-m", "sulq.server.workers", str(bound.fileno())]
-    worker = subprocess.Popen(command, stdin=subprocess.PIPE, pass_fds=[bound.fileno()])
+def _worker(settings: Settings, sockets: list[socket.socket]) -> subprocess.Popen[bytes]:
+    numbers = [one.fileno() for one in sockets]
+    command = [sys.executable, "-m", "sulq.server.workers", *map(str, numbers)]
+    worker = subprocess.Popen(command, stdin=subprocess.PIPE, pass_fds=numbers)
     assert worker.stdin is not None
     said = asdict(settings) | {"folder": str(settings.folder)}
     try:
@@ -51,8 +56,8 @@ def _worker(settings: Settings, bound: socket.socket) -> subprocess.Popen[bytes]
     return worker
 
 
-def main(number: str) -> None:
-    """One worker process, on a socket that it was handed."""
+def main(*numbers: str) -> None:
+    """One worker process, on the sockets that it was handed."""
     pipe = sys.stdin.buffer
     said = pipe.readline()
     if not said:
@@ -63,7 +68,7 @@ def main(number: str) -> None:
     grace = settings.longest_seconds + 2 * STOP_SECONDS
     ending = threading.Thread(target=_end_with, args=(pipe, grace), daemon=True)
     ending.start()
-    serve(settings, socket.socket(proto=socket.IPPROTO_TCP, fileno=int(number)))
+    serve(settings, *(socket.socket(proto=socket.IPPROTO_TCP, fileno=int(n)) for n in numbers))
 
 
 def _end_with(pipe: IO[bytes], grace_seconds: float) -> None:

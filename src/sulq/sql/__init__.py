@@ -14,7 +14,7 @@ statement.py    a SELECT taken apart: rows, groups, outputs, order
 views.py        the private table, a subquery of rows or a WITH
 """
 
-from sulq.sql.groupings import Groupings, compile_statement
+from sulq.sql.groupings import ALL, Groupings, compile_statement
 from sulq.sql.statement import Statement
 
-__all__ = ["Groupings", "Statement", "compile_statement"]
+__all__ = ["ALL", "Groupings", "Statement", "compile_statement"]

@@ -18,7 +18,6 @@ session it is, through the same gate, limits and rights as a request from outsid
     question_form.py    a form's fields -> a question
     titles.py           a SELECT under a short name
     definitions.py      row functions beside a SELECT
-    rehearsal.py        made-up rows, and how close an answer will be
     result_view.py      an answer -> rows with intervals, charts, files
     saved_results.py    answers that were paid for, kept
 

@@ -28,13 +28,13 @@ from sulq.server.console import (
 )
 from sulq.server.console.model_jobs import Jobs
 from sulq.server.console.pages import static, warm
-from sulq.server.console.rehearsal import Rehearsals
 from sulq.server.console.request_context import CONSOLE, ConsoleContext, PageContext, PageRoute
 from sulq.server.console.saved_results import SavedResults
 from sulq.server.console.sessions import Sessions
 from sulq.server.gate import STRANGERS
 from sulq.server.services.admission import AtOnce
 from sulq.server.services.context import Services
+from sulq.server.services.rehearsals import Rehearsals
 from sulq.server.services.shared_rate import rate_of
 
 THREADS = 64

@@ -279,6 +279,6 @@ async def rehearsed(here: PageContext) -> Response:
     facts = await facts_of(here)
     db = await here.database(facts.name)
     question, _ = await _priced(here, db, asked)  # refuses what the real table would not answer
-    found = await here.run(here.console.rehearsals.answer, db, question)
+    found = body_of(await here.run(here.console.rehearsals.answer, db, question))
     python = asked.python(here.address, facts.name, facts.schema)
     return _form(here, facts, asked, tab="rehearse", result=Result(shown(found), python))

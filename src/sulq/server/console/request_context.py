@@ -36,7 +36,6 @@ from sulq.server.console.forms import Form, check_origin, check_token, fields, p
 from sulq.server.console.model_jobs import Jobs
 from sulq.server.console.multipart import FilePart, begun
 from sulq.server.console.pages import rendered, with_headers
-from sulq.server.console.rehearsal import Rehearsals
 from sulq.server.console.saved_results import SavedResults
 from sulq.server.console.sessions import COOKIE, Session, Sessions
 from sulq.server.gate import ARRIVING, HttpError, body_of
@@ -44,6 +43,7 @@ from sulq.server.services import logs
 from sulq.server.services.access import Principal, Record
 from sulq.server.services.admission import AtOnce
 from sulq.server.services.context import Services
+from sulq.server.services.rehearsals import Rehearsals
 from sulq.server.services.responses import UNEXPECTED, error_body, status_of, told
 from sulq.server.services.shared_rate import AnyRate
 

@@ -10,6 +10,7 @@ registry_move.py    the file of a folder -> PostgreSQL, once
 shared_rate.py      how often one person may ask, at all servers of a registry
 people.py           owners, analysts and their keys
 spending_caps.py    how much one key may spend, as its owner said
+scram.py            SCRAM-SHA-256: a key is proved without being sent
 access.py           a key -> a Principal, and what a Principal may see
 datasets.py         datasets by name, and the databases behind them
 dataset_ledgers.py  the ledger that the rows of a dataset have: found, begun, recognised, given up
@@ -26,6 +27,7 @@ quiet.py            periods measured again while nobody asks
 garbage.py          when memory is tidied: between batches
 windows.py          the public moments of one batch
 beat.py             questions gathered, answered in batches, replies that leave together
+rehearsals.py       made-up rows to try a question on, and how close an answer will be
 lateness.py         what a late reply says, and why: a slow machine, or slow rows?
 threads.py          few threads, shared fairly
 asked.py            a question that was read and waits for its batch

@@ -24,8 +24,8 @@ REFUSED = (
 )
 NOBODY = bytes(32)
 HOLDER = (
-    "SELECT k.id AS key, k.hash, k.datasets, k.expires, k.revoked, k.spend_cap, p.* FROM "
-    "keys k JOIN people p ON p.id = k.person WHERE k.id = ?"
+    "SELECT k.id AS key, k.hash, k.datasets, k.expires, k.revoked, k.spend_cap, k.scram, p.* "
+    "FROM keys k JOIN people p ON p.id = k.person WHERE k.id = ?"
 )
 
 
@@ -83,6 +83,18 @@ class Access:
         row = self._registry.one(HOLDER, number)
         same = hmac.compare_digest(hashed(secret), NOBODY if row is None else row["hash"])
         return self._working(row if same else None)
+
+    def verifier(self, key: str) -> str | None:
+        """By what the key of this public half is proved; '': it was made before there was that.
+
+        None if there is no such key, or no longer: nothing proves it.
+        """
+        row = self._registry.one(HOLDER, key)
+        try:
+            self._working(row)
+        except KeyRefused:
+            return None
+        return row["scram"] or ""
 
     def holder(self, key: str) -> Principal:
         """Who holds the key of this public half, for a session begun with it; or KeyRefused."""

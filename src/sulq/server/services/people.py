@@ -3,7 +3,8 @@
 A tenant is an owner with what is theirs: datasets, analysts, keys. Names are unique within a
 tenant only, so that no name tells anything about another tenant. A key is
 `sulq_ID_SECRET` with a secret of 256 random bits; the registry keeps its SHA-256, which is
-enough for a secret that nobody chose. Every key expires.
+enough for a secret that nobody chose, and a verifier by which the key is proved to the door for
+PostgreSQL's clients without being sent (scram.py). Every key expires.
 """
 
 from __future__ import annotations
@@ -12,7 +13,7 @@ import json
 import re
 import secrets
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from datetime import timedelta
 from hashlib import sha256
 from typing import Any
@@ -20,6 +21,7 @@ from typing import Any
 from sulq.errors import NotFound, Refused
 from sulq.server.services.events import note
 from sulq.server.services.registry import Registry, Taken, new_id, now
+from sulq.server.services.scram import Verifier
 from sulq.server.services.spending_caps import cap_of
 
 NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
@@ -50,6 +52,7 @@ class Key:
     id: str
     text: str
     expires: str
+    scram: str = field(default="", repr=False)  # what the registry keeps of it for a proof
 
 
 def check_name(name: Any, what: str) -> str:
@@ -203,15 +206,15 @@ class People:
             None if datasets is None else json.dumps([check_name(d, "dataset") for d in datasets])
         )
         most = cap_of(cap)
-        number, secret = secrets.token_hex(8), secrets.token_urlsafe(32)
+        key, secret = _new()
         expires = (self._registry.clock.time() + timedelta(days=days)).isoformat(timespec="seconds")
         with self._registry.writing() as run:
             run(
-                "INSERT INTO keys (id, hash, person, label, datasets, created, expires, spend_cap) "
-                "VALUES (?, ?, ?, ?, ?, ?, ?, ?)",
-                number, hashed(secret), person.id, label, scope, now(), expires, most,
+                "INSERT INTO keys (id, hash, person, label, datasets, created, expires, spend_cap, "
+                "scram) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)",
+                key.id, hashed(secret), person.id, label, scope, now(), expires, most, key.scram,
             )  # fmt: skip
-        return Key(number, f"sulq_{number}_{secret}", expires)
+        return replace(key, expires=expires)
 
     def keys(self, tenant: int, person: int | None = None) -> list[dict[str, Any]]:
         """The keys of a tenant, or of one person in it; never their secrets."""
@@ -229,18 +232,19 @@ class People:
 
         It lasts no longer than the other would have: how long is for the owner to say.
         """
-        number, secret = secrets.token_hex(8), secrets.token_urlsafe(32)
+        new, secret = _new()
         with self._registry.writing() as run:
             made = run(
-                "INSERT INTO keys (id, hash, person, label, datasets, created, expires, spend_cap, "
-                "spent) SELECT ?, ?, person, label, datasets, ?, expires, spend_cap, spent "
-                "FROM keys WHERE id = ? AND revoked IS NULL", number, hashed(secret), now(), key,
+                "INSERT INTO keys (id, hash, scram, person, label, datasets, created, expires, "
+                "spend_cap, spent) SELECT ?, ?, ?, person, label, datasets, ?, expires, spend_cap, "
+                "spent FROM keys WHERE id = ? AND revoked IS NULL",
+                new.id, hashed(secret), new.scram, now(), key,
             )  # fmt: skip
             if made.rowcount != 1:
                 raise NotFound(f"there is no key {key!r}.")
             run("UPDATE keys SET revoked = ? WHERE id = ?", now(), key)
-            expires = run("SELECT expires FROM keys WHERE id = ?", number).fetchone()["expires"]
-        return Key(number, f"sulq_{number}_{secret}", expires)
+            expires = run("SELECT expires FROM keys WHERE id = ?", new.id).fetchone()["expires"]
+        return replace(new, expires=expires)
 
     def revoke(self, tenant: int, key: str, person: int | None = None) -> None:
         """End a key of this tenant, or of one person in it, at once."""
@@ -252,6 +256,13 @@ class People:
             )  # fmt: skip
         if done.rowcount != 1:
             raise NotFound(f"there is no key {key!r}.")
+
+
+def _new() -> tuple[Key, str]:
+    """A key that expires at a time to be said, and its secret half."""
+    number, secret = secrets.token_hex(8), secrets.token_urlsafe(32)
+    text = f"sulq_{number}_{secret}"
+    return Key(number, text, "", str(Verifier.of(text))), secret
 
 
 def hashed(secret: str) -> bytes:

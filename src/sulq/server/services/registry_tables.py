@@ -153,7 +153,10 @@ ALTER TABLE keys ADD COLUMN spend_cap BIGINT;
 ALTER TABLE keys ADD COLUMN spent BIGINT NOT NULL DEFAULT 0
 """
 
-STEPS = (TABLES, SINCE_2, SINCE_3, SINCE_4, SINCE_5, SINCE_6, SINCE_7)
+# By which a key is proved to the door for PostgreSQL's clients; keys made before have none.
+SINCE_8 = "ALTER TABLE keys ADD COLUMN scram TEXT"
+
+STEPS = (TABLES, SINCE_2, SINCE_3, SINCE_4, SINCE_5, SINCE_6, SINCE_7, SINCE_8)
 VERSION = len(STEPS)
 
 COMMENT = re.compile(r" *--[^\n]*")

@@ -24,6 +24,7 @@ PREFIX = "SULQ_SERVER_"
 MAXIMA = {
     "time_price": 1,
     "port": 65_535,
+    "postgres": 65_535,
     "workers": 64,
     "nesting": 100,
     "batch": 10_000,
@@ -46,7 +47,7 @@ WANTED: dict[str, tuple[Any, str]] = {
     "float": (int | float, "a number"),
 }
 LATE = ("retry", "noise")
-MAY_BE_ZERO = ("port", "queue", "most_late", "upload_bytes")
+MAY_BE_ZERO = ("port", "postgres", "queue", "most_late", "upload_bytes")
 GONE = {"slots": "questions are answered in batches now"}  # settings that older files may have
 
 
@@ -61,6 +62,8 @@ class Settings:
     workers: int = 1  # processes, on one machine and one folder
     certificate: str | None = None  # TLS: a PEM file, and its private key
     private_key: str | None = None
+    postgres: int | None = None  # a port for PostgreSQL's clients; None: none, 0: any that is free
+    postgres_connections: int = 32  # of one person, at each process
     beyond_loopback: bool = False  # plain HTTP for other machines: behind a proxy with TLS
     sources: tuple[str, ...] = ("data",)  # folders whose files owners may name over HTTP
 
@@ -142,6 +145,12 @@ class Settings:
                 "could be read on the way.\nGive --certificate and --private-key; or, behind a "
                 "proxy that does TLS, --beyond-loopback."
             )
+        if self.postgres is not None and not (self.loopback or self.certificate):
+            raise Refused(
+                f"postgres={self.postgres}: host={self.host!r} is more than this machine, and a "
+                "proxy's TLS does not cover PostgreSQL's protocol.\nGive --certificate and "
+                "--private-key."
+            )
 
 
 def _kinds() -> dict[str, str]:
@@ -179,7 +188,7 @@ def _read(name: str, text: str) -> Any:
         known = {"1": True, "true": True, "yes": True, "0": False, "false": False, "no": False}
         return known.get(text.lower(), text)
     try:
-        return int(text) if kind == "int" else float(text) if "float" in kind else text
+        return int(text) if kind.startswith("int") else float(text) if "float" in kind else text
     except ValueError:
         return text
 

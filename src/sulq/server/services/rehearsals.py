@@ -10,13 +10,11 @@ import math
 import threading
 from collections import OrderedDict
 from dataclasses import dataclass
-from typing import Any
 
 from sulq.audit.promise import is_audited
 from sulq.database import Database
 from sulq.errors import QueryNotAllowed
 from sulq.preview import Width, synthetic, widths
-from sulq.server.console.result_view import body_of
 from sulq.values.answer import Answer
 from sulq.values.query import Query
 from sulq.values.table import Table
@@ -39,8 +37,8 @@ class Rehearsals:
         self._kept: OrderedDict[str, _Kept] = OrderedDict()
         self._lock = threading.Lock()
 
-    def answer(self, real: Database, asked: str | Query) -> dict[str, Any]:
-        """The answer on made-up rows, as the body of a table."""
+    def answer(self, real: Database, asked: str | Query) -> Table | Answer:
+        """The answer on made-up rows."""
         if is_audited(real.promise):
             raise QueryNotAllowed(
                 "an audited table is not rehearsed: its answers have no noise to get used to. "
@@ -49,7 +47,7 @@ class Rehearsals:
         kept = self._of(real)
         with kept.lock:
             found: Table | Answer = kept.db.answer(kept.db.question(asked))
-        return body_of(found)
+        return found
 
     def errors(self, real: Database, asked: str | Query) -> list[tuple[str, str]]:
         """Each number of the answer and how close it will be, at 95%."""

@@ -1,0 +1,394 @@
+"""One connection after it was let in: messages -> statements -> replies.
+
+Simple queries and the extended protocol, transactions that hold nothing (a charge is never taken
+back), cursors, COPY to the client. After an error in the extended protocol everything is skipped up
+to the next Sync, as PostgreSQL does.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from sulq.dbapi import DataError
+from sulq.dbapi.substitution import literal
+from sulq.errors import SulqError
+from sulq.server.pgwire import messages
+from sulq.server.pgwire import statement_kinds as statements
+from sulq.server.pgwire.asking import Asking, Result
+from sulq.server.pgwire.client_socket import Gone, TooLong, Wire
+from sulq.server.pgwire.commands import Commands, Cursor
+from sulq.server.pgwire.copying import copied
+from sulq.server.pgwire.problems import Problem, malformed, notice, problem_of
+from sulq.server.pgwire.result_types import TEXT, BadValue, Column, decoded, encoded
+from sulq.server.pgwire.selects import Select
+from sulq.server.pgwire.statement_kinds import Statement
+from sulq.server.pgwire.variables import TOLD, Variables
+from sulq.server.services import logs
+from sulq.server.services.responses import UNEXPECTED
+from sulq.server.services.settings import Settings
+
+MAX_PREPARED = 500  # statements, and portals, of one connection
+MAX_KEPT = 4_000_000  # letters of all prepared statements
+CHUNK = 65_536  # bytes that are sent at a time
+LISTED = ("explain", "show", "select", "fetch")  # what gives rows
+
+
+@dataclass(slots=True)
+class Prepared:
+    """A statement under a name."""
+
+    statement: Statement
+    select: Select | None = None
+    types: list[int] = field(default_factory=list)
+    columns: list[Column] | None = None
+
+
+@dataclass(slots=True)
+class Portal:
+    """A prepared statement with its values, and how far its rows were fetched."""
+
+    prepared: Prepared
+    literals: list[str]
+    formats: tuple[int, ...]
+    result: Result | None = None
+    at: int = 0
+
+    def forms(self, count: int) -> list[int]:
+        """How each column is sent."""
+        if len(self.formats) <= 1:
+            return [self.formats[0] if self.formats else 0] * count
+        if len(self.formats) != count:
+            raise Problem("08P01", f"{len(self.formats)} formats for {count} columns")
+        return list(self.formats)
+
+
+class Session:
+    """One connection."""
+
+    def __init__(
+        self, wire: Wire, asking: Asking, variables: Variables, settings: Settings
+    ) -> None:
+        self._wire = wire
+        self._asking = asking
+        self._variables = variables
+        self._settings = settings
+        self._commands = Commands(variables, self._ask)
+        self._prepared: dict[str, Prepared] = {}
+        self._portals: dict[str, Portal] = {}
+        self._skipping = False
+        self._running: asyncio.Future[Any] | None = None
+        self._cancelled = False
+        self._told = self._to_tell()
+        self.stopping = False
+
+    # ---- messages ---------------------------------------------------------------------------
+
+    async def serve(self) -> None:
+        """Answer until the client leaves."""
+        for name, value in self._told.items():
+            self._wire.write(messages.parameter(name, value))
+        self._ready()
+        while True:
+            await self._wire.flush()
+            try:
+                kind, body = await self._wire.message(self._settings.body_bytes)
+            except TooLong:
+                most = self._settings.body_bytes
+                raise Problem(
+                    "54000", f"a message is longer than {most:,} bytes", fatal=True
+                ) from None
+            if kind == "X":
+                return
+            await self._one(kind, body)
+            if self.stopping:
+                raise Problem("57P01", "this server stops", "connect again later", fatal=True)
+
+    def _ready(self) -> None:
+        self._wire.write(messages.ready(self._commands.status))
+
+    async def _one(self, kind: str, body: bytes) -> None:
+        if kind == "S":
+            self._skipping = False
+            if self._commands.status == "I":
+                self._portals.clear()
+            self._ready()
+            return
+        if kind in ("d", "c", "f") or (self._skipping and kind != "Q"):
+            return  # of a COPY that was refused, or behind an error
+        try:
+            await self._guarded(self._dispatched(kind, body))
+        except Problem as problem:
+            if problem.fatal:
+                raise
+            self._commands.fail()
+            self._wire.write(problem.sent())
+            self._skipping = kind != "Q"
+        if kind == "Q":
+            self._skipping = False
+            self._ready()
+
+    async def _dispatched(self, kind: str, body: bytes) -> None:
+        try:
+            if kind == "Q":
+                await self._query(messages.query_text(body))
+            elif kind == "P":
+                await self._parse(messages.Parse.read(body))
+            elif kind == "B":
+                self._bind(messages.Bind.read(body))
+            elif kind == "D":
+                await self._describe(messages.Named.read(body))
+            elif kind == "E":
+                await self._execute(messages.Execute.read(body))
+            elif kind == "C":
+                self._close(messages.Named.read(body))
+            elif kind == "F":
+                raise Problem("0A000", "functions are called in a SELECT")
+            elif kind != "H":
+                raise malformed()
+        except messages.Malformed:
+            raise malformed() from None
+
+    async def _guarded(self, doing: Awaitable[None]) -> None:
+        """Run it; every error as a Problem, also that it was cancelled or takes too long."""
+        self._cancelled = False
+        self._running = asyncio.ensure_future(doing)
+        try:
+            async with asyncio.timeout(self._variables.timeout_seconds):
+                await self._running
+        except asyncio.CancelledError:
+            if not self._cancelled:
+                raise
+            raise _cancelled("user request") from None
+        except TimeoutError:
+            raise _cancelled("statement timeout") from None
+        except (Problem, Gone):
+            raise
+        except SulqError as error:
+            principal = self._asking.principal
+            raise problem_of(error, principal.is_owner, self._settings.folder) from None
+        except Exception as error:
+            logs.failure(error, route="postgres")
+            raise Problem("XX000", UNEXPECTED, charged=None) from None
+        finally:
+            self._running = None
+
+    def cancel(self) -> None:
+        """Give up what is under way, if anything is."""
+        if self._running is not None and not self._running.done():
+            self._cancelled = True
+            self._running.cancel()
+
+    # ---- simple queries ---------------------------------------------------------------------
+
+    async def _query(self, text: str) -> None:
+        found = statements.statements(text) if len(text) < CHUNK * 2 else None
+        if found is None:
+            raise Problem("54001", "too long, or too many statements in one message")
+        for each in found:
+            if each.kind == "":
+                self._wire.write(messages.EMPTY)
+                continue
+            await self._asking.admit()
+            self._commands.check(each)
+            select = await self._read(each)
+            if select is not None and select.count:
+                raise Problem("42P02", "there is no parameter $1 in a simple query")
+            if each.kind == "copy":
+                await self._copy(each, select)
+                continue
+            result = await self._result(each, select)
+            if result.columns or each.kind == "select":
+                columns = [column.described for column in result.columns]
+                self._wire.write(messages.described(columns, [0] * len(columns)))
+            await self._send(result, [0] * len(result.columns), result.rows)
+            self._done(result)
+
+    async def _read(self, each: Statement) -> Select | None:
+        """The SELECT that it is or holds."""
+        text = self._commands.select_in(each)
+        return None if text is None else await self._asking.read(text)
+
+    async def _result(
+        self, each: Statement, select: Select | None, literals: Sequence[str] = ()
+    ) -> Result:
+        """What a statement gives."""
+        if each.kind == "select" and select is not None:
+            return await self._asking.select(select, literals)
+        if each.kind in ("deallocate", "discard"):
+            self._deallocate(each)
+        return await self._commands.run(each, select, literals)
+
+    def _deallocate(self, each: Statement) -> None:
+        found = statements.DEALLOCATE.fullmatch(each.text)
+        if found is None or found[1].lower() == "all":
+            self._prepared.clear()
+        else:
+            self._prepared.pop(statements.unquoted(found[1]), None)
+
+    async def _ask(
+        self, each: Statement, select: Select, literals: Sequence[str]
+    ) -> Result | Cursor:
+        """What EXPLAIN and DECLARE want of a SELECT."""
+        if each.kind == "explain":
+            return self._commands.explained(each, await self._asking.explain(select, literals))
+        return Cursor(await self._asking.select(select, literals))
+
+    async def _copy(self, each: Statement, select: Select | None) -> None:
+        options = self._commands.copy_options(each)
+        assert select is not None
+        result = await self._asking.select(select)
+        self._wire.write(messages.copy_out(len(result.columns)))
+        for line in copied(result, options):
+            self._wire.write(messages.copy_data(line))
+            await self._wire.flush()
+        self._wire.write(messages.COPIED)
+        result.tag = f"COPY {len(result.rows)}"
+        self._done(result)
+
+    async def _send(
+        self, result: Result, forms: Sequence[int], rows: Sequence[tuple[Any, ...]]
+    ) -> None:
+        """Some rows, as quickly as the client takes them."""
+        oids, waiting = [column.oid for column in result.columns], bytearray()
+        for row in rows:
+            values = [encoded(v, o, f) for v, o, f in zip(row, oids, forms, strict=True)]
+            waiting += messages.row(values)
+            if len(waiting) > CHUNK:
+                self._wire.write(bytes(waiting))
+                waiting.clear()
+                await self._wire.flush()
+        self._wire.write(bytes(waiting))
+
+    def _done(self, result: Result) -> None:
+        self._tell()
+        if not self._variables.quiet:
+            for said in result.notices:
+                self._wire.write(notice(said))
+        self._wire.write(messages.complete(result.tag))
+
+    def _to_tell(self) -> dict[str, str]:
+        return {name: self._variables.get(name) or "" for name in TOLD}
+
+    def _tell(self) -> None:
+        """Say which settings changed."""
+        for name, value in self._to_tell().items():
+            if self._told[name] != value:
+                self._wire.write(messages.parameter(name, value))
+                self._told[name] = value
+
+    # ---- the extended protocol --------------------------------------------------------------
+
+    async def _parse(self, said: messages.Parse) -> None:
+        if said.name and said.name in self._prepared:
+            raise Problem("42P05", f'prepared statement "{said.name[:60]}" already exists')
+        kept = sum(len(p.statement.text) for p in self._prepared.values())
+        if len(self._prepared) >= MAX_PREPARED or kept + len(said.text) > MAX_KEPT:
+            raise Problem("53400", f"more than {MAX_PREPARED} prepared statements, or too long",
+                          "deallocate those that are no longer used")  # fmt: skip
+        found = statements.statements(said.text) if len(said.text) < CHUNK * 2 else None
+        if found is None or len(found) != 1:
+            raise Problem("42601", "a prepared statement is one statement")
+        (each,) = found
+        if each.kind == "copy":
+            raise Problem("0A000", "COPY is for simple queries here")
+        await self._asking.admit()
+        select = await self._read(each)
+        made = Prepared(each, select)
+        if select is not None:
+            made.types = await self._asking.parameters(select, said.types)
+        self._prepared[said.name] = made
+        self._wire.write(messages.PARSED)
+
+    def _bind(self, said: messages.Bind) -> None:
+        prepared = self._statement(said.statement)
+        if len(said.values) != len(prepared.types):
+            raise Problem(
+                "08P01", f"{len(said.values)} values for {len(prepared.types)} parameters"
+            )
+        if len(self._portals) >= MAX_PREPARED:
+            raise Problem("53400", f"more than {MAX_PREPARED} portals")
+        forms = said.formats if len(said.formats) != 1 else said.formats * len(said.values)
+        forms = forms or (0,) * len(said.values)
+        try:
+            values = [
+                literal(_plain(decoded(value, oid, form)))
+                for value, oid, form in zip(said.values, prepared.types, forms, strict=True)
+            ]
+        except (BadValue, DataError):
+            raise Problem("22P02", "a parameter is no value of its type") from None
+        self._portals[said.portal] = Portal(prepared, values, said.results)
+        self._wire.write(messages.BOUND)
+
+    async def _describe(self, said: messages.Named) -> None:
+        portal = self._portal(said.name) if said.kind == "P" else None
+        prepared = self._statement(said.name) if portal is None else portal.prepared
+        if portal is None:
+            self._wire.write(messages.parameters(prepared.types))
+        columns = await self._columns(prepared)
+        if columns is None:
+            self._wire.write(messages.NO_DATA)
+            return
+        forms = [0] * len(columns) if portal is None else portal.forms(len(columns))
+        self._wire.write(messages.described([c.described for c in columns], forms))
+
+    async def _columns(self, prepared: Prepared) -> list[Column] | None:
+        """The columns of a statement; None: it gives no rows."""
+        each = prepared.statement
+        if each.kind not in LISTED:
+            return prepared.columns
+        if each.kind == "select" and prepared.select is not None:
+            return await self._asking.columns(prepared.select, prepared.types)
+        return self._commands.columns(each)
+
+    async def _execute(self, said: messages.Execute) -> None:
+        portal = self._portal(said.portal)
+        each = portal.prepared.statement
+        if each.kind == "":
+            self._wire.write(messages.EMPTY)
+            return
+        if portal.result is None:
+            await self._asking.admit()
+            self._commands.check(each)
+            select = portal.prepared.select
+            portal.result = await self._result(each, select, portal.literals)
+        result, start = portal.result, portal.at
+        end = len(result.rows) if said.most == 0 else min(start + said.most, len(result.rows))
+        await self._send(result, portal.forms(len(result.columns)), result.rows[start:end])
+        portal.at = end
+        if end < len(result.rows):
+            self._wire.write(messages.SUSPENDED)
+        else:
+            self._done(result)
+
+    def _close(self, said: messages.Named) -> None:
+        (self._prepared if said.kind == "S" else self._portals).pop(said.name, None)
+        self._wire.write(messages.CLOSED)
+
+    def _statement(self, name: str) -> Prepared:
+        if name not in self._prepared:
+            raise Problem("26000", f'prepared statement "{name[:60]}" does not exist')
+        return self._prepared[name]
+
+    def _portal(self, name: str) -> Portal:
+        cursor = self._commands.cursors.get(name)
+        if cursor is not None and name not in self._portals:  # DECLARE makes a portal, too
+            made = Prepared(Statement("declare", ""), columns=cursor.result.columns)
+            return Portal(made, [], (), cursor.result, cursor.at)
+        if name not in self._portals:
+            raise Problem("34000", f'portal "{name[:60]}" does not exist')
+        return self._portals[name]
+
+
+def _cancelled(why: str) -> Problem:
+    return Problem("57014", f"canceling statement due to {why}", charged=None)
+
+
+def _plain(value: Any) -> Any:
+    """A parameter as one literal has it; a list as PostgreSQL writes it."""
+    return "{" + ",".join(str(v) for v in value) + "}" if isinstance(value, list) else value
+
+
+__all__ = ["TEXT", "Session"]
