@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import http.client
 import json
+import re
 import time
 import warnings
 from contextlib import contextmanager
@@ -18,6 +19,7 @@ from attacks.harness import SCHEMA, people
 from sulq.server.process import running
 from sulq.server.services.context import Services
 from sulq.server.services.folder import begin
+from sulq.server.services.registry_tables import STEPS
 from sulq.server.services.settings import Settings
 
 QUICK = {"port": 0, "padding": False, "rate": 1e6, "burst": 10**6}
@@ -119,6 +121,16 @@ def made(folder, table=None, schema=SCHEMA, **terms):
         for person in (carl, bob, eve, dan):
             instance.keys[person.name] = services.people.new_key(person).text
     return instance
+
+
+def step_back(run, version):
+    """A registry file as it was at an older version: without what later steps made."""
+    later = "\n".join(STEPS[version:])
+    for table, column in re.findall(r"ALTER TABLE (\w+) ADD COLUMN (\w+)", later):
+        run(f"ALTER TABLE {table} DROP COLUMN {column}")
+    for table in reversed(re.findall(r"CREATE TABLE (\w+)", later)):
+        run(f"DROP TABLE {table}")
+    run(f"PRAGMA user_version = {version}")
 
 
 def columns(**values):

@@ -12,6 +12,7 @@ Heavy libraries are imported inside the commands, so that `sulq --help` is quick
     line_editing.py     a prompt with arrow keys, completion and a history
     mine.py             sulq publish and sulq mine: noisy tables in a file, and questions to it
     options.py          options that several commands take, alone or together
+    oversight.py        sulq audit-log and sulq webhook: for owners of a server
     owner.py            budget, history, verify, report, refresh, resume
     postgres.py         sulq postgres grant: the SQL an administrator runs
     predict.py          sulq predict: a model applied to rows that the analyst holds
@@ -40,6 +41,7 @@ from sulq.cli import (
     discover,
     learn,
     mine,
+    oversight,
     owner,
     postgres,
     predict,
@@ -123,6 +125,8 @@ _add(
     SERVER, serve=serve.serve, allot=serve.allot, alarms=serve.alarms, backup=serve.backup,
     restore=serve.restore,
 )  # fmt: skip
+_add(SERVER, **{"audit-log": oversight.audit_log})
+_group(SERVER, "webhook", "Where an owner hears what happens.", oversight)
 _group(SERVER, "dataset", "What the server offers.", server_datasets)
 _group(SERVER, "analyst", "Who may ask.", server_accounts)
 _group(SERVER, "key", "Keys, stored hashed.", server_accounts)

@@ -19,6 +19,7 @@ from sulq.server.gate import Gate
 from sulq.server.services.context import Services
 from sulq.server.services.quiet import Quiet
 from sulq.server.services.settings import Settings
+from sulq.server.telemetry import Telemetry
 
 
 def make_app(settings: Settings, *, own_process: bool = False) -> Starlette:
@@ -39,6 +40,7 @@ def make_app(settings: Settings, *, own_process: bool = False) -> Starlette:
         services.readiness.start(opening)
         console.start()
         quiet.start()
+        services.webhooks.start()
         tidying = asyncio.create_task(services.answers.tidy(opening)) if own_process else None
         yield
         if tidying is not None:
@@ -56,6 +58,8 @@ def make_app(settings: Settings, *, own_process: bool = False) -> Starlette:
     home = [Route(path, _home) for path in ("/", "/console")]
     mounts = [Mount("/console", console), Mount("", gate)]
     made = Starlette(routes=[*home, *mounts], lifespan=lifespan)
+    if settings.telemetry:
+        made.add_middleware(Telemetry)
     made.add_middleware(Front, settings=settings)
     made.router.default = gate  # a path with a line end in it, which no mount takes
     made.state.api, made.state.gate = routes, gate

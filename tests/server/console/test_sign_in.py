@@ -169,20 +169,14 @@ def test_no_key_no_cookie_in_the_log(instance, capfd):
 
 def test_a_folder_from_before_the_console_opens(tmp_path):
     """Tables that came later are made; a folder of a newer sulq is refused."""
-    from server.instance import made
+    from server.instance import made, step_back
 
     from sulq.errors import Refused
     from sulq.server.services.registry import VERSION, Registry
 
     instance = made(tmp_path / "instance")
     with instance.services() as services, services.registry.writing() as run:
-        for table in (
-            "sessions", "entrances", "asked", "models", "clock", "board_items", "boards", "shares",
-            "events",
-        ):  # fmt: skip
-            run(f"DROP TABLE {table}")
-        run("ALTER TABLE datasets DROP COLUMN seen")
-        run("PRAGMA user_version = 1")
+        step_back(run, 1)
     with instance.serving():
         assert PageClient(instance, "bob").get("/console/").status == 200
     with instance.services() as services, services.registry.writing() as run:

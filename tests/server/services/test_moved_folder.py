@@ -14,7 +14,7 @@ from contextlib import closing
 
 import pytest
 from attacks.harness import SCHEMA, opened, people
-from server.instance import PROMISE, Instance, made, rows
+from server.instance import PROMISE, Instance, made, rows, step_back
 
 import sulq
 from sulq.errors import LedgerDamaged, Refused
@@ -308,10 +308,7 @@ def as_before(instance, folder=None):
             file.execute(
                 "UPDATE datasets SET arguments = ? WHERE id = ?", (json.dumps(said), number)
             )
-        file.execute("ALTER TABLE datasets DROP COLUMN seen")
-        for table in ("clock", "board_items", "boards", "shares", "events"):
-            file.execute(f"DROP TABLE {table}")
-        file.execute("PRAGMA user_version = 2")
+        step_back(file.execute, 2)
     for note in (ledgers(instance) / ".sulq").glob("*.place"):
         note.unlink()
 

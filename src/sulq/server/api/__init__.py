@@ -9,5 +9,6 @@ questions.py      price, ask, sql, sizes and answers: what analysts do
 datasets.py       datasets: made, described, frozen, closed; budget and ledger
 ownership.py      sources, drafts, the timeline, the report: what an owner looks at
 accounts.py       analysts and keys
+oversight.py      the audit log, the webhook; tokens of an institution for keys
 health.py         health, alarms and metrics
 """

@@ -11,7 +11,7 @@ from starlette.routing import Match
 
 import sulq
 from sulq.errors import QueryNotAllowed, Refused, SulqError
-from sulq.server.api import accounts, datasets, health, ownership, questions
+from sulq.server.api import accounts, datasets, health, oversight, ownership, questions
 from sulq.server.api.dependencies import context_of
 from sulq.server.gate import OPEN, unknown_route
 from sulq.server.services.allowed_sources import without_paths
@@ -25,7 +25,7 @@ from sulq.server.services.responses import (
     wait_header,
 )
 
-PARTS = (questions, datasets, ownership, accounts, health)
+PARTS = (questions, datasets, ownership, accounts, oversight, health)
 ABOUT = """\
 A statistical database that outsiders may query and no single row can be learned from.
 
