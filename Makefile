@@ -4,13 +4,16 @@
 # make soak   what takes too long for every change: all of it, and 30,000 batches on degenerate rows
 # make lint   style, types and layers only
 # make wheel  what pip installs, in dist/
-.PHONY: run test soak bench lint wheel setup java chromium tools axe clean
+# make docs   the documentation as a site, in site/
+.PHONY: run test soak bench lint wheel docs setup java chromium tools axe clean
 
 PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 AXE := 4.14.0
+SHIM := 1.0.4
+MATERIAL := 9.8.1
 
 run: $(READY)
 	@$(BIN)/sulq demo
@@ -39,6 +42,13 @@ lint: $(READY)
 
 wheel: $(READY)
 	$(BIN)/python -m pip wheel --quiet --disable-pip-version-check --no-deps --no-build-isolation --wheel-dir dist .
+
+# Without npm the site is searched over HTTP only, not when it is opened from a disk.
+docs: $(READY)
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check mkdocs-material==$(MATERIAL)
+	@test -d $(VENV)/iframe-worker-$(SHIM) || ! command -v npm >/dev/null || \
+	npm install --silent --no-save --no-audit --no-fund --ignore-scripts --prefix $(VENV)/iframe-worker-$(SHIM) iframe-worker@$(SHIM) >/dev/null || true
+	$(BIN)/python docs/make_site.py
 
 setup: $(READY)
 
@@ -72,4 +82,4 @@ $(READY): pyproject.toml requirements.txt
 	@touch $(READY)
 
 clean:
-	rm -rf $(VENV) .demo .bench .pytest_cache .mypy_cache .ruff_cache .hypothesis
+	rm -rf $(VENV) .demo .bench .site site dist .pytest_cache .mypy_cache .ruff_cache .hypothesis

@@ -23,6 +23,7 @@ Heavy libraries are imported inside the commands, so that `sulq --help` is quick
     serve.py            the server from a terminal: serve, allot, alarms, backup, restore
     server_accounts.py  sulq owner, analyst, key: who offers datasets, and who may ask them
     server_datasets.py  sulq dataset: what a server offers
+    server_log.py       sulq audit-log and sulq webhook: what owners of a server show and hear
     shell.py            sulq shell: a prompt that shows the price of a statement first
 """
 
@@ -52,6 +53,7 @@ from sulq.cli import (
     serve,
     server_accounts,
     server_datasets,
+    server_log,
     shell,
 )
 from sulq.cli.common import command
@@ -125,6 +127,8 @@ _add(
     SERVER, serve=serve.serve, allot=serve.allot, alarms=serve.alarms, backup=serve.backup,
     restore=serve.restore,
 )  # fmt: skip
+_add(SERVER, **{"audit-log": server_log.audit_log})
+_group(SERVER, "webhook", "Where an owner hears what happens.", server_log)
 _group(SERVER, "dataset", "What the server offers.", server_datasets)
 _group(SERVER, "analyst", "Who may ask.", server_accounts)
 _group(SERVER, "key", "Keys, stored hashed.", server_accounts)

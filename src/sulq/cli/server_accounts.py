@@ -9,7 +9,7 @@ import typer
 
 from sulq.cli.common import Said, grid
 from sulq.cli.options import Analyst, Dataset, Dir, ServerFolder, services_of
-from sulq.errors import in_queries
+from sulq.errors import Refused, in_queries
 
 if TYPE_CHECKING:
     from sulq.server.services.people import Key
@@ -107,6 +107,23 @@ def analyst_remove(server: ServerFolder, name: Analyst) -> Said:
     with server.opened() as (services, owner):
         services.people.remove_analyst(owner.tenant, name)
     return Said({"removed": name}, f"{name} is removed.")
+
+
+def analyst_link(
+    server: ServerFolder,
+    name: Analyst,
+    subject: Annotated[str, typer.Argument(help="The account's `sub`, as the issuer names it.")],
+) -> Said:
+    """Let an account of the institution sign in as an analyst who is there already.
+
+    Example: sulq analyst link alice 248289761001 --dir clinic
+    """
+    with server.opened() as (services, owner):
+        if services.institution is None:
+            raise Refused("no institution signs people in here: sulq.toml has no [oidc].")
+        person = services.people.analyst(owner.tenant, name)
+        services.institution.link(person, subject)
+    return Said({"analyst": name, "subject": subject}, f"{name} signs in with this account.")
 
 
 # ---- keys -----------------------------------------------------------------------------------

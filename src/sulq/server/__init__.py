@@ -9,6 +9,7 @@ its deadline. The API and the console stand side by side, both over services/.
     connections.py  sockets that must speak in time
     door.py         whose request is read next: persons take turns
     front.py        what every request passes first: proxies, an id, compression
+    telemetry.py    spans for OpenTelemetry, where they are wanted
     gate.py         what every request to the API passes: limits, key, body, headers, log
     bodies.py       bytes -> strict JSON within limits
     api/            the routes under /v1

@@ -22,6 +22,7 @@ from sulq.server.pgwire.listener import Listener, tls_context
 from sulq.server.services.context import Services
 from sulq.server.services.quiet import Quiet
 from sulq.server.services.settings import Settings
+from sulq.server.telemetry import Telemetry
 
 
 def make_app(
@@ -53,6 +54,7 @@ def make_app(
         quiet.start()
         if listener is not None:
             await listener.start()
+        services.webhooks.start()
         tidying = asyncio.create_task(services.answers.tidy(opening)) if own_process else None
         yield
         if listener is not None:
@@ -74,6 +76,8 @@ def make_app(
     home = [Route(path, _home) for path in ("/", "/console")]
     mounts = [Mount("/console", console), Mount("", gate)]
     made = Starlette(routes=[*home, *mounts], lifespan=lifespan)
+    if settings.telemetry:
+        made.add_middleware(Telemetry)
     made.add_middleware(Front, settings=settings)
     made.router.default = gate  # a path with a line end in it, which no mount takes
     made.state.api, made.state.gate = routes, gate

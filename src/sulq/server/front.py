@@ -21,7 +21,7 @@ from sulq.server.services.settings import Settings
 
 SHORT = {"/ready": "/v1/ready", "/metrics": "/v1/metrics"}  # for those who look at machines
 PACKED = ("/v1/", "/console/static/")
-NOT_PACKED = ("/v1/keys",)
+NOT_PACKED = ("/v1/keys", "/v1/token", "/v1/webhook")
 LARGE = 4_000  # bytes
 LEVEL = 5
 ID = b"x-request-id"

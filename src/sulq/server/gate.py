@@ -20,6 +20,7 @@ from sulq.server.bodies import parsed
 from sulq.server.services import logs
 from sulq.server.services.access import Access, Principal
 from sulq.server.services.admission import Crowd, Rate, Spaced, Waits, too_many
+from sulq.server.services.audit_log import acting
 from sulq.server.services.metrics import Metrics
 from sulq.server.services.registry import Registry
 from sulq.server.services.responses import (
@@ -34,7 +35,7 @@ from sulq.server.services.responses import (
 from sulq.server.services.settings import Settings
 from sulq.server.services.shared_rate import rate_of
 
-OPEN = ("/v1/health", "/v1/ready", "/v1/openapi.json")  # what needs no key
+OPEN = ("/v1/health", "/v1/ready", "/v1/openapi.json", "/v1/token")  # what needs no key
 METRICS = "/v1/metrics"  # what a token of its own opens too
 FILES = "/v1/files/"  # what is put here is streamed, not read whole
 INSIDE = "sulq.principal"  # in the scope of a call from a page of the console, never of a request
@@ -110,6 +111,8 @@ class Gate:
                 await self._waits.wait(self._open.wait(scope.get("client")))
             else:
                 await self._registry.run(self._admit, scope, context)
+                if context.principal is not None:
+                    acting.set((context.principal.person.name, context.principal.key))
             await self._app(scope, await self._read(scope, receive, context), reply)
         except HttpError as refused:
             await reply.refuse(

@@ -7,6 +7,8 @@ import pytest
 
 ASK = {"query": {"where": "secret"}}
 NORTH = {"rows": [{"predicate": "region = 'north'"}]}
+TOKEN = {"grant_type": "urn:ietf:params:oauth:grant-type:token-exchange", "subject_token": "x",
+         "subject_token_type": "urn:ietf:params:oauth:token-type:jwt"}  # fmt: skip
 NEW = {"name": "more", "source": "people.parquet", "schema": {}, "epsilon": 1.0, "queries": 9}
 
 # method, path, body -> status for: the owner, a scoped owner's key, an invited analyst,
@@ -49,6 +51,13 @@ TABLE = [
     ("POST", "/v1/keys", {"label": "x"}, (201, 403, 403, 403, 201, 403)),
     ("DELETE", "/v1/keys/0000000000000000", None, (404, 403, 404, 404, 404, 404)),
     ("PUT", "/v1/keys/0000000000000000/cap", {"queries": 5}, (404, 403, 403, 403, 404, 403)),
+    ("GET", "/v1/audit-log", None, (200, 403, 403, 403, 200, 403)),
+    ("GET", "/v1/audit-log/verify", None, (200, 403, 403, 403, 200, 403)),
+    ("GET", "/v1/webhook", None, (404, 403, 403, 403, 404, 403)),
+    ("PUT", "/v1/webhook", {"url": "https://a.example/"}, (409, 403, 403, 403, 409, 403)),
+    ("DELETE", "/v1/webhook", None, (404, 403, 403, 403, 404, 403)),
+    ("POST", "/v1/webhook/test", None, (404, 403, 403, 403, 404, 403)),
+    ("POST", "/v1/token", TOKEN, (404, 404, 404, 404, 404, 404)),
     ("GET", "/v1/alarms", None, (200, 403, 403, 403, 200, 403)),
     ("POST", "/v1/alarms/seen", None, (200, 403, 403, 403, 200, 403)),
     ("GET", "/v1/metrics", None, (200, 403, 403, 403, 200, 403)),
@@ -58,7 +67,7 @@ TABLE = [
 ]  # fmt: skip
 CLOSING = ("DELETE", D)  # tried last, and by those who may not
 ROTATING = ("POST", "/v1/keys/rotate")  # ends the key it is sent with: tried with keys of its own
-OPEN = ("/v1/health", "/v1/ready", "/v1/openapi.json")
+OPEN = ("/v1/health", "/v1/ready", "/v1/openapi.json", "/v1/token")
 ROLES = ("anna", "scoped", "bob", "eve", "carl", "dan")
 
 

@@ -10,5 +10,6 @@ datasets.py       datasets: made, described, frozen, closed; budget and ledger
 ownership.py      sources, drafts, the timeline, the report: what an owner looks at
 accounts.py       analysts and keys
 agents.py         /mcp: tools for an AI agent
+oversight.py      the audit log, the webhook; tokens of an institution for keys
 health.py         health, alarms and metrics
 """

@@ -11,7 +11,15 @@ from starlette.routing import Match
 
 import sulq
 from sulq.errors import QueryNotAllowed, Refused, SulqError
-from sulq.server.api import accounts, agents, datasets, health, ownership, questions
+from sulq.server.api import (
+    accounts,
+    agents,
+    datasets,
+    health,
+    oversight,
+    ownership,
+    questions,
+)
 from sulq.server.api.dependencies import context_of
 from sulq.server.gate import OPEN, unknown_route
 from sulq.server.services.allowed_sources import without_paths
@@ -25,7 +33,7 @@ from sulq.server.services.responses import (
     wait_header,
 )
 
-PARTS = (questions, datasets, ownership, accounts, health, agents)
+PARTS = (questions, datasets, ownership, accounts, oversight, health, agents)
 ABOUT = """\
 A statistical database that outsiders may query and no single row can be learned from.
 

@@ -10,6 +10,7 @@ session it is, through the same gate, limits and rights as a request from outsid
     forms.py            fields of a form within limits, and proof that the form is ours
     pages.py            templates -> pages with strict headers; numbers as people read them
     sign_in.py          signing in and out
+    oidc_pages.py       signing in with an institution's account, there and back
 
     dataset_pages.py    the datasets one may use; one's own answers
     ask_pages.py        a question, its price, its answer
@@ -34,6 +35,7 @@ session it is, through the same gate, limits and rights as a request from outsid
     people_pages.py     analysts, their datasets and keys
     account_pages.py    one's own account; keys shown once, replaced, revoked
     timeline.py         the ledger and the report
+    log_page.py         the audit log
     status_page.py      how the server does
     reference_page.py   the routes of the API, with examples
 

@@ -17,7 +17,9 @@ from sulq.server.console import (
     board_pages,
     dataset_form,
     dataset_pages,
+    log_page,
     model_pages,
+    oidc_pages,
     owner_pages,
     people_pages,
     plan,
@@ -40,8 +42,9 @@ from sulq.server.services.shared_rate import rate_of
 THREADS = 64
 EACH = 8  # of them for one person
 PARTS = (
-    sign_in, reference_page, plan, dataset_form, people_pages, account_pages, owner_pages, timeline,
-    status_page, dataset_pages, ask_pages, audit_pages, model_pages, board_pages,
+    sign_in, oidc_pages, reference_page, plan, dataset_form, people_pages, account_pages,
+    owner_pages, timeline, status_page, log_page, dataset_pages, ask_pages, audit_pages,
+    model_pages, board_pages,
 )  # fmt: skip
 ROUTES: list[PageRoute] = [route for part in PARTS for route in part.pages.routes]
 

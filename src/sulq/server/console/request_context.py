@@ -174,7 +174,8 @@ class PageContext:
             path=self.request.scope["path"], done=self.said.get("done"),
             problem="" if problem is None else str(problem),
             short=isinstance(problem, BudgetExceeded),
-            timing_off=not self.console.services.settings.padding, **values,
+            timing_off=not self.console.services.settings.padding,
+            institution=self.console.services.institution is not None, **values,
         )  # fmt: skip
 
     def go(self, path: str, done: str = "") -> Response:

@@ -16,8 +16,9 @@ from pathlib import Path
 
 from sulq.errors import KeyRefused, NotFound
 from sulq.server.services.access import Access, Principal
+from sulq.server.services.audit_log import record
 from sulq.server.services.people import People, hashed
-from sulq.server.services.registry import Registry, now
+from sulq.server.services.registry import Registry, Run, now
 from sulq.server.services.settings import Settings
 from sulq.server.services.shared_rate import AnyRate
 
@@ -60,19 +61,21 @@ class Sessions:
         """Sign in with a key, or KeyRefused; LimitReached if it is too often."""
         principal = self._access.principal(f"Bearer {key}")
         self._admit(principal)
-        return self._begun(principal)
+        return self.begun(principal)
 
     def _admit(self, principal: Principal) -> None:
         if self._rate is not None:
             self._rate.take(principal.person.id, SIGN_IN)
 
-    def _begun(self, principal: Principal) -> Session:
+    def begun(self, principal: Principal, how: str = "a key", name: str = "") -> Session:
+        """A new session of whoever showed who they are; the audit log says how."""
         secret = secrets.token_urlsafe(32)
         idle, longest, now = self._ago(IDLE), self._ago(LONGEST), self._now()
         with self._registry.writing() as run:
             run("DELETE FROM sessions WHERE seen < ? OR begun < ?", idle, longest)
             run("INSERT INTO sessions (id, key, begun, seen) VALUES (?, ?, ?, ?)",
                 hashed(secret), principal.key, now, now)  # fmt: skip
+            log(run, principal, "sign-in", how=how, name=name)
         return Session(principal, secret)
 
     def find(self, secret: str | None) -> Session | None:
@@ -102,12 +105,14 @@ class Sessions:
     def end(self, session: Session) -> None:
         """Sign out here."""
         with self._registry.writing() as run:
+            log(run, session.principal, "sign-out")
             run("DELETE FROM sessions WHERE id = ?", hashed(session.secret))
 
     def end_all(self, session: Session) -> None:
         """Sign this person out everywhere, and let no sign-in link of theirs work."""
         own = "(SELECT id FROM keys WHERE person = ?)"
         with self._registry.writing() as run:
+            log(run, session.principal, "sign-out", how="everywhere")
             for table in ("sessions", "entrances"):
                 run(f"DELETE FROM {table} WHERE key IN {own}", session.principal.person.id)
 
@@ -121,6 +126,9 @@ class Sessions:
             run("DELETE FROM entrances WHERE expires < ?", now)
             run("INSERT INTO entrances (id, key, expires) VALUES (?, ?, ?)",
                 hashed(token), key, expires)  # fmt: skip
+            row = run("SELECT p.house, p.name FROM keys k JOIN people p ON p.id = k.person "
+                      "WHERE k.id = ?", key).fetchone()  # fmt: skip
+            record(run, row["house"], "link", about=row["name"], key=key)
         return f"/console/enter/{token}"
 
     def enter(self, token: str) -> Session:
@@ -137,7 +145,14 @@ class Sessions:
         with self._registry.writing() as run:
             if run("DELETE FROM entrances WHERE id = ?", hashed(token)).rowcount != 1:
                 raise gone
-        return self._begun(principal)
+        return self.begun(principal, "a link")
+
+
+def log(run: Run, principal: Principal, kind: str, **more: str) -> None:
+    """An entry of the audit log about whoever signs in or out."""
+    person = principal.person
+    record(run, person.tenant, kind, about=person.name, by=person.name, role=person.role,
+           key=principal.key, **more)  # fmt: skip
 
 
 def ago(span: timedelta) -> str:

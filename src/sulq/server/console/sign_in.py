@@ -30,7 +30,7 @@ async def signed_in(here: PageContext) -> Response:
     except KeyRefused:
         here.request.scope["refused"] = "KeyRefused"
         return here.page("sign-in.html", KeyRefused(NO_KEY), next=onward)
-    return _with_cookie(here, here.go(onward), session)
+    return with_cookie(here, here.go(onward), session)
 
 
 @pages.get("/enter/{token}", open=True)
@@ -47,7 +47,7 @@ async def enter(here: PageContext) -> Response:
     except SulqError as error:
         here.request.scope["refused"] = type(error).__name__
         return here.page("sign-in.html", error, next="/console/")
-    return _with_cookie(here, here.go("/console/"), session)
+    return with_cookie(here, here.go("/console/"), session)
 
 
 @pages.post("/sign-out")
@@ -62,7 +62,7 @@ async def sign_out(here: PageContext) -> Response:
     return gone
 
 
-def _with_cookie(here: PageContext, response: Response, session: Session) -> Response:
+def with_cookie(here: PageContext, response: Response, session: Session) -> Response:
     """Let the browser keep the session until it is closed; scripts cannot read it."""
     origin = here.request.headers.get("origin", "")
     secure = here.request.url.scheme == "https" or origin.startswith("https:")

@@ -33,6 +33,12 @@ threads.py          few threads, shared fairly
 asked.py            a question that was read and waits for its batch
 boards.py           boards of answers, and what people of a dataset share
 answers.py          one question: read, gathered, answered, and its reply on the beat
+audit_log.py        an owner's audit log: who was let in, who decided what, chained
+oidc_settings.py    [oidc] of sulq.toml: whose accounts sign in, and what their roles open
+oidc.py             an institution's issuer: where it signs people in, and its tokens
+institution.py      accounts of an institution -> people here, by what tokens claim
+outbox.py           messages that are to be sent to an owner
+webhooks.py         messages sent: budget low, frozen, late, key expiring
 events.py           freezes, invitations and keys, for timelines and reports
 histories.py        the ledger, page by page
 responses.py        results and errors -> the one shape they leave in

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any
 
-from sulq.errors import KeyRefused, NotFound, NotPermitted
+from sulq.errors import Frozen, KeyRefused, NotFound, NotPermitted
 from sulq.programs.library import FUEL
 from sulq.server.services.people import KEY, Person, hashed, person_of
 from sulq.server.services.registry import Registry
@@ -153,3 +153,12 @@ def record_of(row: object) -> Record:
     """A row of the table `datasets`."""
     fields = ("id", "house", "name", "description", "arguments", "pace", "state", "created")
     return Record(*(row[f] for f in fields))  # type: ignore[index]
+
+
+def check_open(record: Record) -> None:
+    """Refuse a frozen dataset."""
+    if record.state != "open":
+        raise Frozen(
+            f"{record.name!r} is frozen: nothing may be asked until its owner thaws it. Nothing "
+            "was charged."
+        )

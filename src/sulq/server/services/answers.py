@@ -23,11 +23,11 @@ from sulq.errors import EngineFailed, Frozen, NotPermitted, SourceChanged, SulqE
 from sulq.pipeline import Stopped
 from sulq.questions.question import Question
 from sulq.server.services import logs
-from sulq.server.services.access import Access, Principal, Record
+from sulq.server.services.access import Access, Principal, Record, check_open
 from sulq.server.services.admission import AtOnce, Crowd
 from sulq.server.services.asked import Asked
 from sulq.server.services.beat import Beat, Place
-from sulq.server.services.datasets import Dataset, Datasets, check_open
+from sulq.server.services.datasets import Dataset, Datasets
 from sulq.server.services.garbage import Garbage
 from sulq.server.services.lateness import Lateness, LateNoise, late
 from sulq.server.services.measurements import row_seconds

@@ -9,9 +9,12 @@ from sulq.server.services.access import Access
 from sulq.server.services.admission import AtOnce
 from sulq.server.services.allowed_sources import Sources
 from sulq.server.services.answers import Answers
+from sulq.server.services.audit_log import AuditLog
 from sulq.server.services.boards import Boards
 from sulq.server.services.datasets import Datasets
+from sulq.server.services.institution import Institution
 from sulq.server.services.metrics import Metrics
+from sulq.server.services.oidc_settings import OidcSettings
 from sulq.server.services.people import People
 from sulq.server.services.readiness import Readiness
 from sulq.server.services.registry import Registry
@@ -19,6 +22,7 @@ from sulq.server.services.registry_move import open_registry
 from sulq.server.services.settings import Settings
 from sulq.server.services.spending_caps import SpendingCaps
 from sulq.server.services.uploads import Uploads
+from sulq.server.services.webhooks import Webhooks
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,6 +41,9 @@ class Services:
     answers: Answers
     readiness: Readiness
     boards: Boards
+    log: AuditLog
+    webhooks: Webhooks
+    institution: Institution | None  # whose accounts sign in; None: keys only
     checking: AtOnce  # owners who have declarations checked: each one scan at a time
     uploading: AtOnce  # owners who send a file: each one at a time
 
@@ -48,17 +55,22 @@ class Services:
         passwords.keep_own(settings.ledger_server, settings.folder)
         datasets = Datasets(registry, settings)
         access, metrics, sources = Access(registry), Metrics(), Sources(registry, settings)
-        caps = SpendingCaps(registry)
+        caps, people = SpendingCaps(registry), People(registry, settings.key_days)
+        accounts = OidcSettings.load(settings.folder)
         return cls(
-            settings, registry, People(registry, settings.key_days), access, caps, datasets,
+            settings, registry, people, access, caps, datasets,
             sources, Uploads(sources, settings), metrics,
             Answers(datasets, access, settings, metrics, caps),
-            Readiness(registry, settings.folder), Boards(registry), AtOnce(1), AtOnce(1),
+            Readiness(registry, settings.folder), Boards(registry), AuditLog(registry),
+            Webhooks(registry, datasets, settings),
+            None if accounts is None else Institution(accounts, registry, people),
+            AtOnce(1), AtOnce(1),
         )  # fmt: skip
 
     def close(self) -> None:
         """Finish what is under way and let go of every file."""
         self.readiness.close()
+        self.webhooks.close()
         self.answers.close()
         self.datasets.close()
         self.registry.close()

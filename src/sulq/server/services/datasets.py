@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import Any
 
 from sulq.database import Database
-from sulq.errors import Frozen, NotFound, QueryNotAllowed, Refused, SulqError
+from sulq.errors import NotFound, QueryNotAllowed, Refused, SulqError
 from sulq.ledger.location import exists
 from sulq.ledger.types import MEMORY
 from sulq.open_database import open as open_database
@@ -26,6 +26,7 @@ from sulq.open_database import refresh
 from sulq.privacy.promise import Promise
 from sulq.server.services import locations
 from sulq.server.services.access import Record, record_of
+from sulq.server.services.audit_log import record as log
 from sulq.server.services.dataset_ledgers import (
     DatasetLedgers,
     check_text,
@@ -33,7 +34,7 @@ from sulq.server.services.dataset_ledgers import (
     group_beside,
     note_in,
 )
-from sulq.server.services.events import LATE, note
+from sulq.server.services.events import FAILED, LATE, note
 from sulq.server.services.locations import LEDGERS
 from sulq.server.services.measurements import ELSEWHERE, MadeUp, Measurements
 from sulq.server.services.people import Person, check_name
@@ -44,6 +45,7 @@ from sulq.sources.postgres import is_address
 from sulq.values.schema import Schema
 
 MAX_DESCRIPTION = 10_000
+KINDS = {"open": "thaw", "frozen": "freeze", "closed": "close"}  # of events
 KEPT = ("epsilon", "delta", "queries", "noise", "guarantee", "discoveries", "share")
 PROMISE = (*KEPT, "pricing")
 
@@ -273,6 +275,7 @@ class Datasets:
                     "created) VALUES (?, ?, ?, ?, 'open', ?)", owner.tenant, name, description,
                     json.dumps(locations.kept(said, self._settings.folder)), now(),
                 )  # fmt: skip
+                log(run, owner.tenant, "dataset", dataset=name)
         except Taken:
             raise Refused(f"name={name!r} is there already.") from None
         return self.record(number)
@@ -328,8 +331,8 @@ class Datasets:
         with self._registry.writing() as run:
             run("UPDATE datasets SET state = ? WHERE id = ? AND state <> 'closed'",
                 state, record.id)  # fmt: skip
-            if state != "closed" and state != record.state:
-                note(run, record.id, "thaw" if state == "open" else "freeze", by=by)
+            if state != record.state:
+                note(run, record.id, KINDS[state], by=by, reason=reason)
             if state == "closed":
                 run("DELETE FROM members WHERE dataset = ?", record.id)
         if state == "closed":
@@ -358,6 +361,7 @@ class Datasets:
             moved = run("UPDATE datasets SET state = 'frozen' WHERE id = ? AND state = 'open'",
                         record.id).rowcount  # fmt: skip
             if moved:
+                note(run, record.id, "freeze", by=FAILED)
                 alarm(
                     run, record.tenant, record.id, "failed",
                     f"A scan failed with {found.error} although its engine ({found.engine}) was "
@@ -384,6 +388,7 @@ class Datasets:
         with self._registry.writing() as run:
             run("UPDATE datasets SET arguments = ?, pace = NULL WHERE id = ?",
                 json.dumps(locations.kept(arguments, folder)), record.id)  # fmt: skip
+            note(run, record.id, "refresh", reason=reason)
 
     # ---- late replies ---------------------------------------------------------------------
 
@@ -439,12 +444,3 @@ class Datasets:
                 "A batch of questions was late because the machine was slow. Until it is quick "
                 f"again, periods are {dataset.periods.longer} times as long as measured.",
             )  # fmt: skip
-
-
-def check_open(record: Record) -> None:
-    """Refuse a frozen dataset."""
-    if record.state != "open":
-        raise Frozen(
-            f"{record.name!r} is frozen: nothing may be asked until its owner thaws it. Nothing "
-            "was charged."
-        )

@@ -9,6 +9,7 @@ import json
 from collections.abc import Iterator
 from typing import Any
 
+from sulq.server.services import audit_log, outbox
 from sulq.server.services.registry import Registry, now
 from sulq.server.services.registry_file import Run
 
@@ -19,14 +20,30 @@ WORDS = {
     "invite": "{who} was invited",
     "uninvite": "the invitation of {who} was taken back",
     "remove": "{who} was removed: their keys and invitations ended",
+    "close": "closed",
+    "refresh": "its rows are taken as they are",
 }
 LATE = "the server, because rows were late too often"
+FAILED = "the server, because a scan failed"
+LOGGED = ("freeze", "thaw", "invite", "uninvite", "close", "refresh")  # in the audit log too
 
 
-def note(run: Run, dataset: int, kind: str, *, who: str | None = None, by: str = "") -> None:
-    """One more decision about a dataset; `by` is nobody's name if it was made at the server."""
+def note(
+    run: Run, dataset: int, kind: str, *, who: str | None = None, by: str = "",
+    reason: str | None = None,
+) -> None:  # fmt: skip
+    """One more decision about a dataset; `by` is nobody's name if it was made at the server.
+
+    The owner's audit log has it too, with the reason.
+    """
     run("INSERT INTO events (dataset, time, kind, person, decided) VALUES (?, ?, ?, ?, ?)",
         dataset, now(), kind, who, by)  # fmt: skip
+    if kind in LOGGED:
+        tenant, name = run("SELECT house, name FROM datasets WHERE id = ?", dataset).fetchone()
+        audit_log.record(run, tenant, kind, about=who or "", by=by, dataset=name, reason=reason)
+        if kind == "freeze":
+            said = f"{name!r} is frozen{f' by {by}' if by else ''}: nothing may be asked."
+            outbox.enqueue(run, tenant, outbox.FROZEN, said, dataset=name)
 
 
 def events_of(registry: Registry, dataset: int) -> list[dict[str, Any]]:

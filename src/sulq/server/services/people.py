@@ -12,13 +12,14 @@ from __future__ import annotations
 import json
 import re
 import secrets
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import timedelta
 from hashlib import sha256
 from typing import Any
 
 from sulq.errors import NotFound, Refused
+from sulq.server.services.audit_log import record
 from sulq.server.services.events import note
 from sulq.server.services.registry import Registry, Taken, new_id, now
 from sulq.server.services.scram import Verifier
@@ -84,6 +85,7 @@ class People:
                     "VALUES (0, ?, 'owner', ?)", name, now(),
                 )  # fmt: skip
                 run("UPDATE people SET house = id WHERE id = ?", number)
+                record(run, number, "owner", about=name)
         except Taken:
             raise Refused(f"owner={name!r} is there already.") from None
         return Person(number, number, name, "owner")
@@ -116,6 +118,7 @@ class People:
             ).fetchone()  # fmt: skip
             if known is not None and known["removed"] is None:
                 raise Refused(f"analyst={name!r} is there already.")
+            record(run, tenant, "analyst", about=name)
             if known is not None:
                 run("UPDATE people SET removed = NULL WHERE id = ?", known["id"])
                 return person_of(known)
@@ -157,6 +160,7 @@ class People:
         with self._registry.writing() as run:
             for row in run("SELECT dataset FROM members WHERE person = ?", person.id).fetchall():
                 note(run, row["dataset"], "remove", who=name, by=by)
+            record(run, tenant, "analyst-removed", about=name, by=by)
             run("UPDATE people SET removed = ? WHERE id = ?", now(), person.id)
             run("UPDATE keys SET revoked = ? WHERE person = ? AND revoked IS NULL",
                 now(), person.id)  # fmt: skip
@@ -191,11 +195,13 @@ class People:
 
     def new_key(
         self, person: Person, *, datasets: Sequence[str] | None = None, days: int | None = None,
-        label: str = "", cap: Any = None,
+        label: str = "", cap: Any = None, lasts: timedelta | None = None,
+        account: Mapping[str, str] | None = None,
     ) -> Key:  # fmt: skip
         """A new key for a person, for some datasets only if they are named.
 
-        It may spend at most `cap` queries, if there is one (spending_caps.py).
+        It may spend at most `cap` queries, if there is one (spending_caps.py). `lasts` is instead
+        of days; `account` is who signed in for it, for the audit log (institution.py).
         """
         days = self._key_days if days is None else days
         if type(days) is not int or not 1 <= days <= MAX_DAYS:
@@ -207,13 +213,18 @@ class People:
         )
         most = cap_of(cap)
         key, secret = _new()
-        expires = (self._registry.clock.time() + timedelta(days=days)).isoformat(timespec="seconds")
+        span = timedelta(days=days) if lasts is None else lasts
+        expires = (self._registry.clock.time() + span).isoformat(timespec="seconds")
         with self._registry.writing() as run:
             run(
                 "INSERT INTO keys (id, hash, person, label, datasets, created, expires, spend_cap, "
                 "scram) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)",
                 key.id, hashed(secret), person.id, label, scope, now(), expires, most, key.scram,
             )  # fmt: skip
+            said = {"key": key.id, "label": label, "datasets": datasets and list(datasets)}
+            who = dict(account or {})
+            record(run, person.tenant, "key", about=person.name, by=who.get("name"),
+                   expires=expires, **said, **who)  # fmt: skip
         return replace(key, expires=expires)
 
     def keys(self, tenant: int, person: int | None = None) -> list[dict[str, Any]]:
@@ -243,8 +254,10 @@ class People:
             if made.rowcount != 1:
                 raise NotFound(f"there is no key {key!r}.")
             run("UPDATE keys SET revoked = ? WHERE id = ?", now(), key)
-            expires = run("SELECT expires FROM keys WHERE id = ?", new.id).fetchone()["expires"]
-        return replace(new, expires=expires)
+            row = run("SELECT k.expires, p.house, p.name FROM keys k JOIN people p ON "
+                      "p.id = k.person WHERE k.id = ?", new.id).fetchone()  # fmt: skip
+            record(run, row["house"], "key-replaced", about=row["name"], key=new.id, before=key)
+        return replace(new, expires=row["expires"])
 
     def revoke(self, tenant: int, key: str, person: int | None = None) -> None:
         """End a key of this tenant, or of one person in it, at once."""
@@ -254,6 +267,9 @@ class People:
                 "(SELECT id FROM people WHERE house = ? AND id = coalesce(?, id))",
                 now(), key, tenant, person,
             )  # fmt: skip
+            for row in run("SELECT p.name FROM keys k JOIN people p ON p.id = k.person "
+                           "WHERE k.id = ?", key).fetchall() if done.rowcount else ():  # fmt: skip
+                record(run, tenant, "key-revoked", about=row["name"], key=key)
         if done.rowcount != 1:
             raise NotFound(f"there is no key {key!r}.")
 

@@ -21,6 +21,7 @@ from typing import Any, TypeVar
 
 from sulq.errors import LedgerDamaged, Refused
 from sulq.ledger.chain import now as now  # UTC, ISO 8601, so that times sort as text
+from sulq.server.services import outbox
 from sulq.server.services.high_water import HighWater
 from sulq.server.services.registry_file import RegistryFile, Run, Taken
 from sulq.server.services.registry_server import RegistryServer
@@ -39,6 +40,9 @@ def alarm(run: Run, tenant: int, dataset: int | None, kind: str, message: str) -
         "INSERT INTO alarms (house, dataset, kind, message, time) VALUES (?, ?, ?, ?, ?)",
         tenant, dataset, kind, message, now(),
     )  # fmt: skip
+    if kind == outbox.LATE:
+        ((name,),) = run("SELECT name FROM datasets WHERE id = ?", dataset).fetchall()
+        outbox.enqueue(run, tenant, outbox.LATE, message, dataset=name)
 
 
 def new_id(run: Run, insert: str, *values: Any) -> int:

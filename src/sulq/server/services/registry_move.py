@@ -24,7 +24,8 @@ MOVED = f"{FILE}.moved"
 # In the order in which rows may refer to each other.
 TABLES = (
     "people", "keys", "datasets", "members", "late", "alarms", "sessions", "entrances", "asked",
-    "models", "boards", "board_items", "shares", "events",
+    "models", "boards", "board_items", "shares", "events", "audit_log", "identities", "oidc_begun",
+    "oidc_used", "webhooks", "outbox", "told",
 )  # fmt: skip
 NUMBERED = ("people", "datasets", "alarms", "events")
 

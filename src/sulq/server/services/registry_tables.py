@@ -156,7 +156,56 @@ ALTER TABLE keys ADD COLUMN spent BIGINT NOT NULL DEFAULT 0
 # By which a key is proved to the door for PostgreSQL's clients; keys made before have none.
 SINCE_8 = "ALTER TABLE keys ADD COLUMN scram TEXT"
 
-STEPS = (TABLES, SINCE_2, SINCE_3, SINCE_4, SINCE_5, SINCE_6, SINCE_7, SINCE_8)
+SINCE_9 = """
+CREATE TABLE audit_log (             -- who was let in, who decided what: chained, for each owner
+  house INTEGER NOT NULL REFERENCES people (id),
+  number INTEGER NOT NULL,
+  kind TEXT NOT NULL,
+  body TEXT NOT NULL,                -- as JSON
+  previous TEXT NOT NULL,
+  hash TEXT NOT NULL,
+  PRIMARY KEY (house, number)
+) WITHOUT ROWID;
+CREATE TABLE identities (            -- accounts of an institution, and who they are here
+  issuer TEXT NOT NULL,
+  subject TEXT NOT NULL,
+  person INTEGER NOT NULL REFERENCES people (id),
+  created TEXT NOT NULL,
+  PRIMARY KEY (issuer, subject)
+) WITHOUT ROWID;
+CREATE TABLE oidc_begun (            -- sign-ins on their way to the institution and back
+  id BLOB PRIMARY KEY,               -- SHA-256 of the state
+  browser BLOB NOT NULL,             -- SHA-256 of what the browser's cookie holds
+  nonce TEXT NOT NULL,
+  verifier TEXT NOT NULL,
+  onward TEXT NOT NULL,
+  expires TEXT NOT NULL
+) WITHOUT ROWID;
+CREATE TABLE oidc_used (             -- tokens that were exchanged: none is worth a second key
+  id BLOB PRIMARY KEY,
+  expires TEXT NOT NULL
+) WITHOUT ROWID;
+CREATE TABLE webhooks (              -- where an owner hears what happens
+  house INTEGER PRIMARY KEY REFERENCES people (id),
+  url TEXT NOT NULL,
+  salt TEXT NOT NULL,                -- of the secret that signs; the secret itself is kept nowhere
+  created TEXT NOT NULL
+) WITHOUT ROWID;
+CREATE TABLE outbox (                -- messages that are to be sent
+  id TEXT PRIMARY KEY,
+  house INTEGER NOT NULL REFERENCES people (id),
+  body TEXT NOT NULL,
+  tries INTEGER NOT NULL,
+  due TEXT NOT NULL
+) WITHOUT ROWID;
+CREATE TABLE told (                  -- what was said once and is not said again
+  house INTEGER NOT NULL REFERENCES people (id),
+  what TEXT NOT NULL,
+  PRIMARY KEY (house, what)
+) WITHOUT ROWID;
+"""
+
+STEPS = (TABLES, SINCE_2, SINCE_3, SINCE_4, SINCE_5, SINCE_6, SINCE_7, SINCE_8, SINCE_9)
 VERSION = len(STEPS)
 
 COMMENT = re.compile(r" *--[^\n]*")

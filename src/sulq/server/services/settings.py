@@ -32,9 +32,10 @@ MAXIMA = {
 }
 HIDDEN = "..."  # what may hold a password
 SERVERS = ("registry", "ledgers")  # addresses of PostgreSQL
-SHORTEST_TOKEN = 16
+SECRETS, SHORTEST_TOKEN = ("metrics_token", "webhook_secret"), 16
 LISTS = {
     "sources": """a list of folders and addresses, such as ["data", "postgresql://db:5432/"]""",
+    "webhook_hosts": """a list of names, such as ["hooks.example.org"]""",
     "trusted_proxies": """a list of addresses, such as ["127.0.0.1", "10.0.0.0/8"]""",
 }
 ADDRESS = re.compile(  # scheme://user:password@host:port/path, which ends at a separator
@@ -71,6 +72,10 @@ class Settings:
     ledgers: str | None = None  # where new ledgers begin; None: with the registry
     trusted_proxies: tuple[str, ...] = ()  # addresses whose X-Forwarded-... is believed
     metrics_token: str | None = None  # what opens /metrics, with the counts of all owners
+
+    webhook_hosts: tuple[str, ...] = ()  # at which owners may have messages taken
+    webhook_secret: str | None = None  # of which each owner's is made, by which messages are signed
+    telemetry: bool = False  # spans for OpenTelemetry, where its SDK is set up
 
     body_bytes: int = 1_000_000
     upload_bytes: int = 200_000_000  # of a file that an owner sends; 0: none is taken
@@ -200,7 +205,7 @@ def _listed(name: str, text: str) -> list[Any]:
             return list(json.loads(text))
         except ValueError:
             raise _wrong(name, HIDDEN, LISTS[name]) from None
-    if name == "trusted_proxies":  # whose colons are their own
+    if name in ("trusted_proxies", "webhook_hosts"):  # whose colons are their own
         return text.replace(",", " ").split()
     parts, rest = [], text
     while rest:
@@ -222,7 +227,7 @@ def _checked(name: str, value: Any) -> Any:
         return tuple(map(_network, value)) if name == "trusted_proxies" else tuple(value)
     if name in SERVERS and not is_address(value):
         raise _wrong(name, HIDDEN, "an address such as postgresql://user@db:5432/sulq")
-    if name == "metrics_token" and (not isinstance(value, str) or len(value) < SHORTEST_TOKEN):
+    if name in SECRETS and (not isinstance(value, str) or len(value) < SHORTEST_TOKEN):
         raise _wrong(name, HIDDEN, f"at least {SHORTEST_TOKEN} letters, drawn at random")
     types, want = WANTED[kind]
     if not isinstance(value, types) or value == "" or (isinstance(value, bool) and kind != "bool"):

@@ -1,0 +1,76 @@
+"""Signing in with an institution's account: there, and back with a code.
+
+What is on its way is known by a state, used once, and bound to the browser by a cookie of its own.
+"""
+
+from __future__ import annotations
+
+from starlette.responses import Response
+
+from sulq.errors import SulqError
+from sulq.server.console.forms import safe_path
+from sulq.server.console.request_context import PREFIX, PageContext, Pages
+from sulq.server.console.sign_in import with_cookie
+from sulq.server.services.institution import BEGUN, Institution, no_institution
+from sulq.server.services.oidc import refused
+
+pages = Pages()
+HERE = f"{PREFIX}/oidc"
+BACK = f"{HERE}/back"
+COOKIE = "sulq_oidc"
+
+
+@pages.get("/oidc", open=True)
+async def leave(here: PageContext) -> Response:
+    """Off to the institution's own page."""
+    found = _institution(here)
+    who = (here.request.scope.get("client") or ("",))[0]
+    await here.look(here.console.strangers.take, who)
+    onward = safe_path(here.said.get("next"))
+    state, browser, nonce, verifier = await here.look(found.begin, onward)
+    try:
+        there = await found.issuer.sign_in_address(_back(here, found), state, nonce, verifier)
+    except SulqError as error:
+        return here.page("sign-in.html", error, next=onward)
+    gone = here.go(there)
+    gone.set_cookie(
+        COOKIE, browser, max_age=int(BEGUN.total_seconds()), path=HERE, httponly=True,
+        samesite="lax", secure=_back(here, found).startswith("https:"),
+    )  # fmt: skip
+    return gone
+
+
+@pages.get("/oidc/back", open=True)
+async def come_back(here: PageContext) -> Response:
+    """A code -> a session. A page, since a browser would not send a strict cookie on a redirect."""
+    found, said = _institution(here), here.said
+    try:
+        browser = here.request.cookies.get(COOKIE, "")
+        nonce, verifier, onward = await here.look(found.come_back, said.get("state"), browser)
+        found.issuer.check_issuer(said.get("iss"))
+        if not said.get("code"):
+            raise refused("the institution did not sign you in")
+        back = _back(here, found)
+        claims = await found.issuer.redeemed(said.get("code"), back, nonce, verifier)
+        key = await here.look(found.key_for, claims)
+        principal = await here.look(here.console.services.access.holder, key.id)
+        how, name = "the institution's account", str(claims.get(found.settings.name_claim, ""))
+        session = await here.look(here.console.sessions.begun, principal, how, name[:100])
+    except SulqError as error:
+        here.request.scope["refused"] = type(error).__name__
+        return here.page("sign-in.html", error, next=f"{PREFIX}/")
+    made = here.page("signed-in.html", onward=onward)
+    made.delete_cookie(COOKIE, path=HERE, httponly=True, samesite="lax")
+    return with_cookie(here, made, session)
+
+
+def _institution(here: PageContext) -> Institution:
+    found = here.console.services.institution
+    if found is None:
+        raise no_institution()
+    return found
+
+
+def _back(here: PageContext, found: Institution) -> str:
+    """Where the institution sends browsers back to, as it was told beforehand."""
+    return f"{found.settings.address or here.address}{BACK}"

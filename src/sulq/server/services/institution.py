@@ -1,0 +1,206 @@
+"""Accounts of an institution -> people here, their role and invitations by what its tokens claim.
+
+An account is known by issuer and subject, never by a name: the first sign-in of an analyst makes
+one of the name that is claimed, if nobody has it; an analyst who is there already is linked by
+whoever runs the server. What a role opens is looked at at every sign-in. A sign-in ends in a key
+like any other, for some hours, so that rights are decided in one place.
+"""
+
+from __future__ import annotations
+
+import re
+import secrets
+from collections.abc import Sequence
+from datetime import UTC, datetime, timedelta
+from typing import Any, NoReturn
+
+from sulq.errors import KeyRefused, NotFound, NotPermitted, Refused
+from sulq.server.services.audit_log import record
+from sulq.server.services.oidc import Claims, Issuer, refused, used_id
+from sulq.server.services.oidc_settings import OidcSettings
+from sulq.server.services.people import NAME, Key, People, Person, hashed, person_of
+from sulq.server.services.registry import Registry, Run, Taken, now
+from sulq.server.services.shared_rate import rate_of
+
+LABEL = "signed in by the institution"
+BEGUN = timedelta(minutes=10)  # for a browser to come back
+MAX_BEGUN = 10_000  # sign-ins on their way
+EXCHANGES = 5.0, 50  # tokens from one address: a second, and at once
+UNFIT = re.compile(r"[^A-Za-z0-9._-]+")
+
+
+class Institution:
+    """The accounts of one issuer, at one server."""
+
+    def __init__(self, settings: OidcSettings, registry: Registry, people: People) -> None:
+        self.settings = settings
+        self.issuer = Issuer(settings, registry.clock.time)
+        self.exchanges = rate_of(registry, "exchanges", *EXCHANGES)  # from one address
+        self._registry = registry
+        self._people = people
+
+    # ---- on the way there and back ----------------------------------------------------------
+
+    def begin(self, onward: str) -> tuple[str, str, str, str]:
+        """A new sign-in: its state, what the browser keeps, the nonce and the PKCE verifier."""
+        state, browser, nonce, verifier = (secrets.token_urlsafe(32) for _ in range(4))
+        until = _later(self._registry.clock.time(), BEGUN)
+        now = self._registry.clock.now()
+        with self._registry.writing() as run:
+            run("DELETE FROM oidc_begun WHERE expires < ?", now)
+            run("DELETE FROM oidc_begun WHERE id IN (SELECT id FROM oidc_begun "
+                "ORDER BY expires DESC LIMIT 1000000 OFFSET ?)", MAX_BEGUN)  # fmt: skip
+            run("INSERT INTO oidc_begun (id, browser, nonce, verifier, onward, expires) "
+                "VALUES (?, ?, ?, ?, ?, ?)", hashed(state), hashed(browser), nonce, verifier,
+                onward, until)  # fmt: skip
+        return state, browser, nonce, verifier
+
+    def come_back(self, state: str, browser: str) -> tuple[str, str, str]:
+        """Use a begun sign-in up: its nonce, its verifier, and where to go on; or KeyRefused."""
+        now = self._registry.clock.now()
+        with self._registry.writing() as run:
+            row = run("SELECT * FROM oidc_begun WHERE id = ? AND browser = ?",
+                      hashed(state), hashed(browser)).fetchone()  # fmt: skip
+            if row is None:
+                raise refused("this sign-in was not begun here, or was finished already")
+            run("DELETE FROM oidc_begun WHERE id = ?", hashed(state))
+        if row["expires"] < now:
+            raise refused("it took too long")
+        return row["nonce"], row["verifier"], row["onward"]
+
+    # ---- who they are -----------------------------------------------------------------------
+
+    async def exchange(self, token: str) -> Key:
+        """A key for a token of the issuer's, once for each token; or KeyRefused."""
+        claims = await self.issuer.claims(token, self.settings.for_tokens)
+        await self._registry.run(self._use_up, token, claims)
+        return await self._registry.run(self.key_for, claims)
+
+    def _use_up(self, token: str, claims: Claims) -> None:
+        until = datetime.fromtimestamp(min(claims["exp"] + 3600, 2**40), UTC)
+        now = self._registry.clock.now()
+        try:
+            with self._registry.writing() as run:
+                run("DELETE FROM oidc_used WHERE expires < ?", now)
+                run("INSERT INTO oidc_used (id, expires) VALUES (?, ?)",
+                    used_id(token), until.isoformat(timespec="seconds"))  # fmt: skip
+        except Taken:
+            raise refused("this token was exchanged already") from None
+
+    def key_for(self, claims: Claims) -> Key:
+        """A key for some hours, for whoever the claims name; NotPermitted without a role."""
+        roles = _roles(claims, self.settings.roles_claim)
+        owner = self._people.owner(self.settings.owner)
+        person = self._known(claims["sub"])
+        if any(role in self.settings.owners for role in roles):
+            person = owner
+        elif any(role in self.settings.analysts for role in roles):
+            person = person or self._new(owner, claims)
+            self._set_invitations(owner, person, roles)
+        else:
+            self._turn_away(owner, person, claims)
+        self._tidy(person)
+        name = str(claims.get(self.settings.name_claim, ""))[:100]
+        return self._people.new_key(
+            person, label=LABEL, lasts=timedelta(hours=self.settings.hours),
+            account={"subject": claims["sub"], "name": name},
+        )  # fmt: skip
+
+    def link(self, person: Person, subject: str) -> None:
+        """Let an account sign in as an analyst who is there already."""
+        if not 0 < len(subject) <= 255:
+            raise Refused("subject: want the account's `sub`, 1 to 255 letters.")
+        try:
+            with self._registry.writing() as run:
+                self._link(run, person, subject)
+        except Taken:
+            raise Refused("this account is somebody already.") from None
+
+    def _link(self, run: Run, person: Person, subject: str) -> None:
+        run("INSERT INTO identities (issuer, subject, person, created) VALUES (?, ?, ?, ?)",
+            self.settings.issuer, subject, person.id, now())  # fmt: skip
+        record(run, person.tenant, "linked", about=person.name, subject=subject)
+
+    def _known(self, subject: str) -> Person | None:
+        row = self._registry.one(
+            "SELECT p.* FROM identities i JOIN people p ON p.id = i.person "
+            "WHERE i.issuer = ? AND i.subject = ?", self.settings.issuer, subject,
+        )  # fmt: skip
+        if row is not None and row["removed"]:
+            raise KeyRefused("not signed in: the owner has removed this person.")
+        return None if row is None else person_of(row)
+
+    def _new(self, owner: Person, claims: Claims) -> Person:
+        said = claims.get(self.settings.name_claim)
+        name = UNFIT.sub("-", said).lstrip("._-")[:64] if isinstance(said, str) else ""
+        if not NAME.fullmatch(name):
+            raise refused(f"the token has no {self.settings.name_claim} that is a name")
+        taken = self._registry.one(
+            "SELECT 1 FROM people WHERE house = ? AND name = ? AND role = 'analyst'",
+            owner.tenant, name,
+        )  # fmt: skip
+        if taken is not None:
+            raise refused(
+                f"there is an analyst {name!r} already, and this account is not linked to them: "
+                "the owner can do that with `sulq analyst link`"
+            )
+        person = self._people.add_analyst(owner.tenant, name)
+        with self._registry.writing() as run:
+            self._link(run, person, claims["sub"])
+        return person
+
+    def _set_invitations(self, owner: Person, person: Person, roles: Sequence[str]) -> None:
+        """Invite to what the roles open, and take back what they no longer do."""
+        given = self.settings.datasets
+        opened = {name for role in roles for name in given.get(role, ())}
+        for name in {name for names in given.values() for name in names}:
+            row = self._registry.one("SELECT id FROM datasets WHERE house = ? AND name = ? AND "
+                                     "state <> 'closed'", owner.tenant, name)  # fmt: skip
+            if row is not None:
+                change = self._people.invite if name in opened else self._people.uninvite
+                change(row["id"], person, "the institution's roles")
+
+    def _turn_away(self, owner: Person, person: Person | None, claims: Claims) -> NoReturn:
+        """Nobody without a role is let in; the keys of whoever had one end."""
+        said = claims.get(self.settings.name_claim)
+        about = person.name if person is not None else str(said)[:100]
+        with self._registry.writing() as run:
+            if person is not None:
+                run("UPDATE keys SET revoked = ? WHERE person = ? AND label = ? "
+                    "AND revoked IS NULL", now(), person.id, LABEL)  # fmt: skip
+            record(run, owner.tenant, "sign-in-refused", about=about, by=about,
+                   subject=claims["sub"], why="no role")  # fmt: skip
+        raise NotPermitted(
+            "not signed in: this account has no role here. Nothing was charged.\nAsk whoever "
+            "gives roles at your institution."
+        )
+
+    def _tidy(self, person: Person) -> None:
+        """Forget the keys of earlier sign-ins that are over; the audit log has them."""
+        now = self._registry.clock.now()
+        with self._registry.writing() as run:
+            over = "SELECT id FROM keys WHERE person = ? AND label = ? AND expires < ?"
+            for table in ("sessions", "entrances"):
+                run(f"DELETE FROM {table} WHERE key IN ({over})", person.id, LABEL, now)
+            run("DELETE FROM keys WHERE person = ? AND label = ? AND expires < ?",
+                person.id, LABEL, now)  # fmt: skip
+
+
+def _later(moment: datetime, span: timedelta) -> str:
+    return (moment + span).isoformat(timespec="seconds")
+
+
+def _roles(claims: Claims, path: str) -> list[str]:
+    """The roles at a path of claims: one text, or a list of them."""
+    found: Any = claims.get(path)
+    if found is None:
+        found = claims
+        for part in path.split("."):
+            found = found.get(part) if isinstance(found, dict) else None
+    listed = [found] if isinstance(found, str) else found
+    return [role for role in listed if isinstance(role, str)] if isinstance(listed, list) else []
+
+
+def no_institution() -> NotFound:
+    """What is said where no institution signs anybody in."""
+    return NotFound("no institution signs people in here. Use a key.")
