@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import datetime
 import itertools
 import math
 import random
@@ -251,3 +252,30 @@ def test_a_mean_over_people_is_six_times_closer():
     rmse = math.hypot(mine.std, mine.value - truth)
     through_rows = math.hypot(std, today.value - plain)
     assert through_rows / rmse >= 6
+
+
+BLANK = dict.fromkeys(("month", "sev", "cost", "ward", "day", "urgent", "sure"))
+FAR = [
+    {"cost": math.inf, "sev": 2**62, "day": datetime.date(9999, 12, 31), "ward": "x" * 999},
+    {"cost": -math.inf, "sev": -(2**62), "day": datetime.date(1, 1, 1), "ward": ""},
+    {"cost": math.nan, "sev": 0, "sure": 2**62, "month": "nowhere"},
+    {"cost": 5e-324, "sev": 3, "urgent": True, "ward": "a"},
+]
+HARDLY_THERE = {
+    "none": [],
+    "one": [{"id": 1, "person": 7} | BLANK],
+    "nobody's": [{"id": i, "person": None} | BLANK for i in range(3)],
+    "all missing": [{"id": i, "person": i % 2} | BLANK for i in range(9)],
+    "extremes": [{"id": i, "person": i // 3} | BLANK | FAR[i % 4] for i in range(24)],
+    "one person": [{"id": i, "person": 1} | BLANK | FAR[i % 4] for i in range(200)],
+}
+
+
+@pytest.mark.parametrize("rows", HARDLY_THERE.values(), ids=HARDLY_THERE)
+def test_rows_that_are_hardly_there(rows):
+    """No row, nothing known, values far outside: nothing fails, and engines give one matrix."""
+    asked = checked_all([*EVERY_KIND, *(ours for (ours, _), _ in statements(4, times(12, 100)))])
+    found = {name: make(table_of(rows), SCHEMA).sums(asked) for name, make in ENGINES.items()}
+    for name, matrices in found.items():
+        for query, one, right in zip(asked, matrices, found["reference"], strict=True):
+            assert one == right, (name, query.text)
