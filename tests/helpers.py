@@ -30,7 +30,7 @@ def duckdb_engine(source, schema, table=None):
 
 def reference_engine(source, schema, table=None):
     reader = duckdb_engine(source, schema, table)
-    return ReferenceEngine(reader.arrow(), reader.schema)
+    return ReferenceEngine(reader.arrow(), reader.schema, reader.every_row())
 
 
 def in_postgres(source, schema, table=None):

@@ -50,6 +50,7 @@ if TYPE_CHECKING:  # each `as` itself: a name that is passed on
     from sulq.rehearsal_database import rehearsal as rehearsal
     from sulq.values.answer import Answer as Answer
     from sulq.values.marginals import Marginals as Marginals
+    from sulq.values.per_person import PerPerson as PerPerson
     from sulq.values.price import Budget as Budget
     from sulq.values.price import Price as Price
     from sulq.values.query import Bins as Bins
@@ -90,6 +91,7 @@ _HOMES = {
     "open_database": ("encode", "open"),
     "drawing.picture": ("Picture",),
     "values.marginals": ("Marginals",),
+    "values.per_person": ("PerPerson",),
     "values.price": ("Budget", "Price"),
     "progress": ("Steps",),
     "privacy.promise": ("Promise",),

@@ -30,6 +30,7 @@ from sulq.questions.projection import projection
 from sulq.questions.question import Question
 from sulq.values.answer import Answer
 from sulq.values.marginals import Marginals
+from sulq.values.per_person import PerPerson
 from sulq.values.price import Budget, Price, micro_of
 from sulq.values.query import Query, Rows
 from sulq.values.table import Table
@@ -170,7 +171,7 @@ class Database(CommonQuestions):
 
     def rows_of(self, query: Query) -> int:
         """How many rows a query is about, by public columns alone. Public like n, so free."""
-        counting = Query(("1",), where=query.where, rows=query.rows)
+        counting = Query(("1",), where=query.where, rows=query.rows, per_person=query.per_person)
         fact = Fact(counting, public_part(self._planner.check(counting)))
         return int(self._pipeline.count([fact], self._analyst)[0].exact[0][0])
 
@@ -265,6 +266,17 @@ class Database(CommonQuestions):
         """
         self._planner.time_micro = math.ceil(Fraction(str(queries)) * MICRO)
 
+    def per_person(self, features: Any, *, where: str | None = None) -> Database:
+        """The same database with one row for each person of [unit], at the price of one row.
+
+        `features` names aggregates of all rows of a person: {"visits": "count(*)", "worst":
+        "max(severity)"}. `where` says of which rows; people without such a row are left out.
+        """
+        view = copy.copy(self)
+        view._planner = self._planner.per_person(PerPerson(features, where))
+        view.schema = view._planner.schema
+        return view
+
     def as_analyst(self, name: str) -> Database:
         """The same database, asked by one analyst: charged by that name, within its allotment."""
         view = copy.copy(self)
@@ -303,6 +315,8 @@ class Database(CommonQuestions):
     @property
     def rows(self) -> int:
         """n, which is public."""
+        if self._planner.of_people:
+            return self.rows_of(Query())
         return self._pipeline.engine.rows
 
     def sizes(self, *rows: Rows) -> list[tuple[int, ...]]:

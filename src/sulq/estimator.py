@@ -65,6 +65,8 @@ class Estimator:
         exact = self._facts(public)
         answers: list[Answer] = []
         for checked, tariff in bundle.parts:
+            if checked.people is not None:  # forms are of the table's own rows
+                return []
             form = form_of(checked, tariff, self._schema)
             if form is None or checked.measurement is not None:
                 return []
@@ -95,7 +97,8 @@ class Estimator:
     def _fact(self, fact: Fact, rows: int, public: dict[str, Matrix]) -> Answer:
         """A public number, if it is known without looking at the rows."""
         sums = public.get(fact.checked.text)
-        if sums is None and fact.checked.everyone and fact.checked.shape == (1, 1):
+        own = fact.checked.people is None and fact.checked.everyone
+        if sums is None and own and fact.checked.shape == (1, 1):
             node = fact.checked.values[0].node if isinstance(fact.checked.values, tuple) else None
             sums = [[rows]] if node is not None and node.text == "i:1" else None
         if sums is None:

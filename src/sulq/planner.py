@@ -17,6 +17,7 @@ from sulq.questions.discovery_threshold import ready
 from sulq.questions.facts import Fact, divided, is_public, public_values
 from sulq.questions.joint_price import priced_together
 from sulq.questions.partitions import histogram_axis
+from sulq.questions.people_view import PeopleView, people_view
 from sulq.questions.programs_used import check_programs, with_time
 from sulq.questions.question import Bundle, Plan, Question, SharedPlan, listed
 from sulq.sql import ALL, Groupings, compile_statement
@@ -24,6 +25,7 @@ from sulq.strategies.many_tables import Crosstabs, crosstabs, each_table
 from sulq.strategies.sharing import Shared, share
 from sulq.strategies.subtotals import Subtotals, is_nested, subtotals
 from sulq.values.marginals import Marginals
+from sulq.values.per_person import PerPerson
 from sulq.values.query import Query
 
 if TYPE_CHECKING:
@@ -44,9 +46,11 @@ class Planner:
 
     def __init__(
         self, schema: Schema, promise: Promise, pricing: str, name: str, ledger: Ledger | None,
-        view: Projection | None = None, program_fuel: int | None = None, time_micro: int = 0,
+        view: Projection | PeopleView | None = None,
+        program_fuel: int | None = None, time_micro: int = 0,
     ) -> None:  # fmt: skip
-        self._stored = schema  # what the rows have
+        self._base = schema  # what the source has
+        self._stored = view.stored if isinstance(view, PeopleView) else schema  # what rows have
         self.schema = schema if view is None else view.schema  # what a question may use
         self._view = view  # how the one is written in terms of the other
         self._promise = promise
@@ -58,10 +62,21 @@ class Planner:
         self.rows = 0  # n, which is public
         self._older = None if ledger is None else Upgraded(ledger, self.with_tariff)
 
-    def seen_as(self, view: Callable[[], Projection]) -> Planner:
+    @property
+    def of_people(self) -> bool:
+        """Has each person one row here, in place of the table's own?"""
+        return isinstance(self._view, PeopleView)
+
+    def per_person(self, asked: PerPerson) -> Planner:
+        """The same table with one row for each person."""
+        if self.of_people:
+            raise QueryNotAllowed("per_person: each person has one row already; ask the table.")
+        return self.seen_as(lambda: people_view(asked, self._base))
+
+    def seen_as(self, view: Callable[[], Projection | PeopleView]) -> Planner:
         """The same table with a view's columns in place of its own."""
         if self._view is not None:
-            raise QueryNotAllowed("project: this is a projection already; project the table.")
+            raise QueryNotAllowed("project: this is a view already; use the table itself.")
         made = Planner(
             self._stored, self._promise, self._pricing, self._name, self._ledger, view(),
             self.program_fuel, self.time_micro,
@@ -81,7 +96,7 @@ class Planner:
             query = list(query)
         made = self._question(query, share, together, older=False)
         _check_numbers(made.numbers)
-        if self._older is None or isinstance(query, Marginals):
+        if self._older is None or self.of_people or isinstance(query, Marginals):
             return made
         return self._older.question(
             made, lambda: self._question(query, share, together, older=True)
@@ -95,15 +110,17 @@ class Planner:
         older: bool,
     ) -> Question:
         if isinstance(query, Query):
+            if query.per_person is not None and not self.of_people:
+                people = self.per_person(query.per_person)
+                return people._question(replace(query, per_person=None), share, together, older)
             return self._together([query], lambda answers: answers[0], older)
         if isinstance(query, Marginals):
             return self._marginals(query, share)
         if isinstance(query, str):
             statement = self.statement(query, older)
-            if isinstance(statement, Groupings):
-                return self._groupings(statement, share, older)
-            made = self._together(list(statement.queries), statement.table, older)
-            return replace(made, across=bool(statement.formulas.quantiles))
+            if statement.per_person is None:
+                return self._of_statement(statement, share, older)
+            return self.per_person(statement.per_person)._of_statement(statement, share, older)
         if not isinstance(query, Iterable):
             raise QueryNotAllowed(f"{shorten(repr(query))}: want a sulq.Query or a list of them.")
         queries = list(query)
@@ -117,6 +134,12 @@ class Planner:
         asked = [i for i, p in enumerate(plans) if p.bundle is not None]
         shared = self._shared([queries[i] for i in asked]) if share and not older else None
         return listed(plans, shared)
+
+    def _of_statement(self, statement: Statement | Groupings, share: bool, older: bool) -> Question:
+        if isinstance(statement, Groupings):
+            return self._groupings(statement, share, older)
+        made = self._together(list(statement.queries), statement.table, older)
+        return replace(made, across=bool(statement.formulas.quantiles))
 
     def _together(
         self, queries: list[Query], lay_out: Callable[[list[Answer]], Any], older: bool = False
@@ -158,6 +181,8 @@ class Planner:
         if len(queries) < 2 or not self._may_share:
             return None
         checked = {q: self.check(q) for q in queries}
+        if not self.of_people and any(c.people is not None for c in checked.values()):
+            return None  # each is about rows of its own
         alone = {c.text: self.tariff(c).price.micro for c in checked.values()}
         pairs = [(q, checked[q]) for q in queries]
         tried = [self._shared_by(asked, self.plan(list(asked.queries)))
@@ -295,7 +320,7 @@ class Planner:
             raise QueryNotAllowed(
                 f"{shorten(repr(query))}: names and numbers are wanted where a list or set stands."
             ) from None
-        terms = (query, self._stored, self._promise.noise, self._promise.guarantee, older)
+        terms = (query, self._base, self._promise.noise, self._promise.guarantee, older)
         # Looking is free, so only small questions are kept, whatever an analyst looks at.
         found = _small(*terms) if is_small(query) else check(*terms)
         check_programs(found, self.program_fuel)

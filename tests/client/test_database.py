@@ -14,6 +14,7 @@ import numpy as np
 import pyarrow as pa
 import pytest
 from attacks.harness import SCHEMA, opened, people
+from engines import people_statements
 from server.instance import made
 
 import sulq
@@ -607,3 +608,28 @@ def test_rows_named_by_key_travel(shared):
         assert again.json["answer"]["value"] == pytest.approx(first.value)
         with pytest.raises(sulq.errors.LimitReached):
             db.count("age > 30", rows=sulq.Rows.keys(range(10**6)))
+
+
+def test_people_and_lookups_over_a_server(tmp_path):
+    """A view of people and a joined lookup table: the same prices and canonical questions."""
+    rows = people_statements.table_of(people_statements.events(3))
+    wards = [{"ward": w, "floor": i} for i, w in enumerate("abc")]
+    schema = people_statements.SCHEMA | {"lookups": {"wards": {"on": "ward", "rows": wards}}}
+    instance = made(tmp_path / "instance", rows, schema, queries=100_000)
+    local = opened(rows, schema, queries=100_000, name="people")
+    features = {"visits": "count(*)", "highest": "max(wards.floor)"}
+    text = (
+        "select avg(v) as v from (select person, least(count(*), 9) as v from people join wards "
+        "using (ward) where floor > 0 group by person)"
+    )
+    with instance.serving() as served, sulq.connect(served.url, served.keys["bob"], "people") as db:
+        far, near = db.per_person(features), local.per_person(features)
+        assert far.rows == near.rows
+        for query in (Query(["visits"]), Query(by="highest"), Query(Mean("visits"))):
+            assert far.price(query) == near.price(query)
+            assert far.question(query).bundles[0].text == near.question(query).bundles[0].text
+        assert far.mean("visits").price == near.mean("visits").price
+        assert len(far.histogram("highest")) == len(near.histogram("highest"))
+        assert db.price(text) == local.price(text)
+        assert db.sql(text).price == local.price(text)
+        assert "per_person" in db.history()[-1].query

@@ -29,6 +29,7 @@ from attacks import degenerate
 from audit.harness import SCHEMA as AUDITED
 from audit.harness import audited, outcome
 from audit.harness import people as audited_people
+from engines import people_statements, test_people
 from engines import test_contract as contract
 from engines import test_fuzz as fuzz
 from engines import test_programs as programs
@@ -247,6 +248,17 @@ def test_rows_that_are_hardly_there(session):
     tally = degenerate.run(times(8, 24), ["spark"], each=8)
     assert tally.failures == []
     assert tally.batches["spark"] >= times(8, 24)
+
+
+def test_rows_of_people(session):
+    """Features of each person, by SQL, and by the kernel where SQL does not say what is asked."""
+    rows = people_statements.table_of(people_statements.events(2))
+    texts = [ours for (ours, _), _ in people_statements.statements(8, times(12, 300))]
+    asked = test_people.checked_all([*people_statements.EVERY_KIND, *texts])
+    wanted = reference_engine(rows, people_statements.SCHEMA).sums(asked)
+    engine = spark_engine(session, rows, people_statements.SCHEMA, few=True)
+    for query, found, right in zip(asked, engine.sums(asked), wanted, strict=True):
+        assert found == right, query.text
 
 
 def test_text_that_is_not_utf8_is_missing(session):

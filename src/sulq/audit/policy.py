@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 from sulq.audit.promise import AuditPromise, Nothing, dither_law
 from sulq.audit.table_basis import asked_in, table_of
 from sulq.audit.tables import TableBundle
-from sulq.audit.total import TERMS, total_of
+from sulq.audit.total import TERMS, of_own_rows, total_of
 from sulq.audit.verdicts import Auditor, Verdict, VerdictLog
 from sulq.engines.failures import NO_SUM, Failure, attempt
 from sulq.errors import MICRO, AuditRefused, EngineFailed, LedgerDamaged, SulqError
@@ -23,6 +23,7 @@ from sulq.privacy.pricing import Tariff
 from sulq.questions.check import CheckedQuery, check
 from sulq.questions.programs_used import check_programs
 from sulq.questions.question import Bundle
+from sulq.values.per_person import PerPerson
 from sulq.values.price import Price
 
 if TYPE_CHECKING:
@@ -47,6 +48,10 @@ class AuditPlanner(Planner):
         super().__init__(schema, promise, PRICING, name, ledger)  # type: ignore[arg-type]
         self._dither = promise.dither
         self._auditor = auditor  # None: the server's knows what it can judge
+
+    def per_person(self, asked: PerPerson) -> Planner:
+        """Refuse it: an auditor follows the table's own rows."""
+        raise of_own_rows()
 
     def priced(self, queries: list[Query], older: bool = False) -> Bundle:
         """Queries as one question, which the auditor can judge: all of it or nothing."""
@@ -81,6 +86,8 @@ class AuditPlanner(Planner):
 
     def checked(self, query: Query, older: bool = False) -> CheckedQuery:
         """A query of the table's columns, checked."""
+        if isinstance(query, Query) and query.per_person is not None:
+            raise of_own_rows()
         found = check(query, self.schema, *TERMS, older)
         check_programs(found, None)
         return found

@@ -80,8 +80,17 @@ class Total:
         return tuple(sorted(n for n in self.columns() if schema[n].public is public))
 
 
+def of_own_rows() -> QueryNotAllowed:
+    """Why questions about people are not audited."""
+    return QueryNotAllowed(
+        "per_person: an audited table answers about its own rows only. Nothing was charged."
+    )
+
+
 def total_of(query: Query, schema: Schema, older: bool = False) -> tuple[Total, CheckedQuery]:
     """Check one query: a single number, without cells, that the ledger can keep."""
+    if query.per_person is not None:
+        raise of_own_rows()
     # Every question is one of m for everybody, whichever public rows it is about.
     checked = replace(check(_plain(query), schema, *TERMS, older), ledger_cells=None)
     if checked.sample is not None:  # which rows those are, no truth table and no product says

@@ -168,7 +168,8 @@ class RemoteDatabase(Database):
 
     def rows_of(self, query: Query) -> int:
         """How many rows a query is about, by public columns alone. Free."""
-        return int(self._sizes({"queries": [query.to_json()]})[0][0])
+        asked = self._planner.written(query)
+        return int(self._sizes({"queries": [asked.to_json()]})[0][0])
 
     def _sizes(self, body: dict[str, Any]) -> Any:
         return self._wire.post(at(self.name, "sizes"), body)["sizes"]

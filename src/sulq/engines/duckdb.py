@@ -25,7 +25,6 @@ import numpy as np
 
 from sulq.engines.base import Matrix, Progress
 from sulq.engines.cubes import Cubes
-from sulq.engines.discoveries import apart
 from sulq.engines.duckdb_connection import (
     LOCKS,
     check_view,
@@ -36,15 +35,17 @@ from sulq.engines.duckdb_connection import (
 )
 from sulq.engines.duckdb_files import reader_of, texts_of
 from sulq.engines.failures import without_words
+from sulq.engines.people_rows import each_of_its_rows, kinds_of, people_select
 from sulq.engines.read_once import SEVERAL, ReadOnce, reads_again
 from sulq.engines.select import Row, Statement, needs_kernel
 from sulq.engines.sql_engine import SqlEngine
 from sulq.engines.store import StoreWriter, encode
-from sulq.engines.writer import TooLong, Writer
+from sulq.engines.writer import TYPES, TooLong, Writer
 from sulq.errors import SchemaError
 from sulq.expressions.quoting import quote, text
 from sulq.kernel.sums import batch_rows, batches_of, gather, needed_columns
 from sulq.questions.check import CheckedQuery
+from sulq.questions.people_view import PeopleRows
 from sulq.sources.frames import readable
 from sulq.sources.source import FILES, TEXTS, Source, bind
 from sulq.sources.text_files import text_rows
@@ -66,6 +67,8 @@ class DuckDBEngine(SqlEngine):
     progress: Progress | None = None
     table_name: str | None = None  # which table of a DuckDB file
     _source = "source"
+    _every = "source"  # also the rows beyond max_rows
+    _place: str | None = None  # the column that tells rows apart by where they stand
 
     def __init__(
         self, source: Source, schema: Schema | None, progress: Progress | None = None
@@ -115,6 +118,7 @@ class DuckDBEngine(SqlEngine):
         Which ones does not depend on values, and who owns which rows is public.
         """
         assert schema.unit is not None
+        self._every = "all_rows"
         person, most = quote(schema.unit.column), schema.unit.max_rows
         # A file of texts has nothing but its columns to tell its rows apart; nor have many files.
         own = {"parquet": "file_row_number" if source.path and source.path.is_file() else None}
@@ -137,6 +141,7 @@ class DuckDBEngine(SqlEngine):
                     f"unit: the key {key} is missing or repeated in some rows, so it does not say "
                     "which rows of a person count. Give every row its own, or use Parquet."
                 )
+        self._place = place
         place = place or key
         run(
             f"CREATE TABLE beyond AS SELECT {place} AS place FROM (SELECT {place}, {rank} AS "
@@ -144,6 +149,7 @@ class DuckDBEngine(SqlEngine):
         )
         few = run("SELECT count(*) FROM beyond").fetchall()[0][0] == 0
         rest = "" if few else f" WHERE {place} NOT IN (SELECT place FROM beyond)"
+        self._counted = rest
         run(f"CREATE VIEW source AS SELECT * FROM all_rows{rest}")
 
     @classmethod
@@ -153,7 +159,9 @@ class DuckDBEngine(SqlEngine):
         engine._connect(source, schema)
         try:
             engine.read_through()
-            encode(engine._connection, engine.schema, engine._writer, path, facts)
+            # Also rows beyond max_rows, which features of people are of.
+            run = (engine._connection, engine.schema, engine._writer, path, facts)
+            encode(*run, engine._every)
         finally:
             engine.close()
 
@@ -243,7 +251,7 @@ class DuckDBEngine(SqlEngine):
         for name in names:
             try:
                 with self._lock, self._watched():
-                    self._ask(f"SELECT bit_xor(hash({quote(name)})) FROM source")
+                    self._ask(f"SELECT bit_xor(hash({quote(name)})) FROM {self._every}")
             except duckdb.Error:
                 raise SchemaError(
                     f"column {name!r} has a value that cannot be read: text that is not UTF-8, a "
@@ -270,13 +278,18 @@ class DuckDBEngine(SqlEngine):
         """
         if not self._holdable or wanted is False:
             return False
-        if wanted is None and self.rows * row_bytes(self.schema) > HELD_BYTES:
+        run, every = self._connection.execute, self._every
+        rows = int(self._ask(f"SELECT count(*) FROM {every}")[0][0])
+        if wanted is None and rows * row_bytes(self.schema) > HELD_BYTES:
             return False
-        names, run = ", ".join(quote(n) for n in self.schema.names), self._connection.execute
+        place = [self._place] if self._place else []
+        names = ", ".join([*(quote(n) for n in self.schema.names), *place])
         with self._lock, suppress(duckdb.Error):  # there may be too little memory
-            run(f"CREATE TABLE held AS SELECT {names} FROM source")
-            run("ALTER VIEW source RENAME TO file_source")
-            run("CREATE VIEW source AS SELECT * FROM held")
+            run(f"CREATE TABLE held AS SELECT {names} FROM {every}")
+            run(f"ALTER VIEW {every} RENAME TO file_source")
+            run(f"CREATE VIEW {every} AS SELECT * FROM held")
+            if every != "source":
+                run(f"CREATE OR REPLACE VIEW source AS SELECT * FROM {every}{self._counted}")
             self._holdable, self._lazy = False, False
             self._set_dictionaries(False)
             return True
@@ -305,11 +318,24 @@ class DuckDBEngine(SqlEngine):
     def sums(self, queries: Sequence[CheckedQuery]) -> list[Matrix]:
         """The exact cells x values of every query, in one scan."""
         with self._scanning(), self._watched():
-            return apart(queries, self._sums, self._discovered)
+            return each_of_its_rows(queries, self._sums, self._of_people)
 
-    def _sums(self, queries: Sequence[CheckedQuery]) -> list[Matrix]:
+    def _of_rows(self, queries: Sequence[CheckedQuery]) -> list[Matrix]:
+        """The sums of queries about these rows, within a scan."""
         found = self._cubes.sums(queries)
         return self._partly_by_cubes(queries, self._in_one_way) if found is None else found
+
+    def _with_people(self, people: PeopleRows) -> DuckDBEngine:
+        """The same engine over rows of which each person has one."""
+        twin = copy.copy(self)
+        physical = {name: TYPES[kind] for name, kind in kinds_of(people).items()}
+        person = people.schema.columns[0].name
+        physical[person] = self._writer.physical[person]
+        select = people_select(self._writer, people, "all_rows", quote, self._place)
+        twin.schema, twin._source, twin._frame = people.schema, f"({select}) AS people", None
+        twin._writer, twin._once = Writer(twin.schema, physical), ReadOnce(twin.schema, physical)
+        twin._cubes = Cubes(twin._writer, twin._source, self._table)
+        return twin
 
     def _in_one_way(self, queries: Sequence[CheckedQuery]) -> list[Matrix]:
         """All by one statement, or all through the kernel."""
@@ -344,6 +370,11 @@ class DuckDBEngine(SqlEngine):
         names = ", ".join(quote(n) for n in self.schema.names)
         return self._table(f"SELECT {names} FROM source")
 
+    def every_row(self) -> Any:
+        """The same of all rows, also those beyond max_rows."""
+        names = ", ".join(quote(n) for n in self.schema.names)
+        return self._table(f"SELECT {names} FROM {self._every}")
+
     def interrupt(self) -> None:
         """Stop the scan that is running, if one is; it raises EngineFailed."""
         self._connection.interrupt()
@@ -366,7 +397,7 @@ class DuckDBEngine(SqlEngine):
             yield from self._frame.select(names).to_batches(max_chunksize=rows)
             return
         columns = ", ".join(quote(n) for n in names) or "1 AS one"
-        found = self._connection.sql(f"SELECT {columns} FROM source")
+        found = self._connection.sql(f"SELECT {columns} FROM {self._source}")
         yield from ahead(iter(found.to_arrow_reader(max(rows, READ_ROWS))))
 
     # Progress of long scans.

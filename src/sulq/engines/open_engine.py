@@ -49,7 +49,7 @@ def open_engine(
         from sulq.engines.reference import ReferenceEngine
 
         running.read_through()
-        return ReferenceEngine(running.arrow(), running.schema)
+        return ReferenceEngine(running.arrow(), running.schema, running.every_row())
     return running
 
 

@@ -9,12 +9,14 @@ from typing import Any
 from sulq.engines.base import Matrix, check_public
 from sulq.engines.cubes import Cubes, spare
 from sulq.engines.discoveries import Found, apart, statement
-from sulq.engines.failures import without_words
+from sulq.engines.failures import ScanStopped, without_words
+from sulq.engines.people_rows import each_of_its_rows
 from sulq.engines.select import Row, Statement, needs_kernel
 from sulq.engines.writer import TooLong, Writer
 from sulq.errors import SchemaError
 from sulq.questions.check import CheckedQuery
 from sulq.questions.discovery import Discovery
+from sulq.questions.people_view import PeopleRows
 from sulq.values.schema import Schema
 
 Way = Callable[[Sequence[CheckedQuery]], list[Matrix]]
@@ -49,9 +51,13 @@ class SqlEngine:
     def sums(self, queries: Sequence[CheckedQuery]) -> list[Matrix]:
         """The exact cells x values of every query, over one state of the rows."""
         with self._scanning():
-            return apart(queries, self._sums, self._discovered)
+            return each_of_its_rows(queries, self._sums, self._of_people)
 
     def _sums(self, queries: Sequence[CheckedQuery]) -> list[Matrix]:
+        """The sums of queries about these rows, within a scan; discoveries apart."""
+        return apart(queries, self._of_rows, self._discovered)
+
+    def _of_rows(self, queries: Sequence[CheckedQuery]) -> list[Matrix]:
         aside = [needs_kernel(q) for q in queries]
         ways = (
             way([q for q, kernel in zip(queries, aside, strict=True) if kernel == by_kernel])
@@ -66,6 +72,17 @@ class SqlEngine:
         if sql is not None:
             return [(row[0], row[1]) for row in self._ask(sql)]
         return [(value, count) for value, count in self._by_kernel([query])[0]]
+
+    def _of_people(self, people: PeopleRows, queries: Sequence[CheckedQuery]) -> list[Matrix]:
+        """The sums of queries about rows of which each person has one, within a scan."""
+        try:
+            return self._with_people(people)._sums(queries)
+        except TooLong:  # the question alone decides it
+            raise ScanStopped from None
+
+    def _with_people(self, people: PeopleRows) -> SqlEngine:
+        """The same engine over rows of which each person has one."""
+        raise NotImplementedError
 
     @without_words
     def probe(self) -> None:

@@ -27,8 +27,10 @@ GRID = "#grid"  # behind a number column's name: its grid integers
 WIDTHS = ((2**7, "TINYINT"), (2**15, "SMALLINT"), (2**31, "INTEGER"), (2**63, "BIGINT"))
 
 
-def encode(connection: Any, schema: Schema, writer: Writer, path: Path, facts: Any) -> None:
-    """Write the rows of a connection's `source` to a new store at `path`."""
+def encode(
+    connection: Any, schema: Schema, writer: Writer, path: Path, facts: Any, source: str
+) -> None:
+    """Write the rows of a connection's view to a new store at `path`."""
     if path.exists():
         raise _exists(path)
     with tempfile.TemporaryDirectory(prefix=".sulq-", dir=path.parent) as folder:
@@ -40,7 +42,7 @@ def encode(connection: Any, schema: Schema, writer: Writer, path: Path, facts: A
                 connection.execute(f"CREATE TYPE {_enum(c)} AS ENUM ({values})")
             parts = (part for c in schema.columns for part in _columns(c, writer, schema))
             columns = ", ".join(parts)
-            connection.execute(f"CREATE TABLE store.rows AS SELECT {columns} FROM source")
+            connection.execute(f"CREATE TABLE store.rows AS SELECT {columns} FROM {source}")
             connection.execute("CREATE TABLE store.sulq (facts VARCHAR)")
             body = json.dumps({"version": STORE_VERSION, "schema": schema.to_json(), **facts})
             connection.execute("INSERT INTO store.sulq VALUES (?)", [body])

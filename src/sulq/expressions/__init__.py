@@ -9,6 +9,7 @@ evaluation.py          expressions evaluated over named columns, in numpy
 functions.py           FUNCTIONS, the allow-list of what an expression may use; texts and dates
 literals.py            a constant beside a column must be a value the column can have
 logic.py               comparisons, AND, OR, NOT, IN; CASE, COALESCE, WIDTH_BUCKET
+lookup_node.py         a column of a public lookup table -> a row function
 node.py                Node: one step of a row function
 normal_form.py         one form for all predicates that are true of the same rows
 operations.py          what each function does to whole columns, in numpy

@@ -16,6 +16,7 @@ from sulq.errors import QueryNotAllowed
 from sulq.expressions.dialect import parse_sql, spelled, written
 from sulq.expressions.functions import PARTS, call, difference
 from sulq.expressions.literals import check_equal
+from sulq.expressions.lookup_node import lookup_node
 from sulq.expressions.node import Node, column, kind_of, literal
 from sulq.expressions.program_node import called
 from sulq.expressions.syntax import no_column, unreadable
@@ -149,7 +150,7 @@ class _Reader:
 
 def _column(reader: _Reader, e: Any) -> Node:
     if e.args.get("table") is not None:
-        raise QueryNotAllowed(f"{written(e)!r}: name the column alone, without a table.")
+        return lookup_node(e.args["table"].name, e.this.name, reader.schema)
     name, quoted = e.this.name, bool(e.this.args.get("quoted"))
     found = reader.schema.get(name, quoted=quoted)
     if found is None:

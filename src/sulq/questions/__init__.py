@@ -7,6 +7,7 @@ describe.py           a stored question -> words a person reads
 discovery.py          values that nobody listed, named because enough rows have them
 discovery_threshold.py  from how many rows on a discovery names a value
 facts.py              what a question asks that is public: exact, and free
+features.py           aggregates of one person's rows as columns with a range
 grid.py               a row's contribution as a whole number
 joint_price.py        what several residuals of the same rows cost together
 means.py              a mean: what is asked for it, and how it is read off
@@ -14,6 +15,7 @@ key_sets.py           rows named by their keys, joined and never written out
 measurements.py       what leaves in place of the cell sums: combinations of them
 moment_blocks.py      means, squares and products of expressions, weighted together
 partitions.py         how rows fall into cells: columns, bins, blocks, centres, leaves
+people_view.py        one row for each person: who is there, and what is known of them
 percentile_choice.py  a value that a share of the rows lies below, chosen among cells
 programs_used.py       which programs a question runs, and whether its owner lets them
 projection.py         db.project: columns that are weighted sums of a table's own

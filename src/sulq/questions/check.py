@@ -23,7 +23,7 @@ from sulq.expressions.stored_tree import dumps
 from sulq.privacy.geometry import Geometry, Release
 from sulq.privacy.pricing import Priced
 from sulq.questions.contributions import MAX_RELEASES, Dense, exact_root, values_of
-from sulq.questions.discovery import discovery
+from sulq.questions.discovery import Discovery, discovery
 from sulq.questions.grid import Value
 from sulq.questions.key_sets import KeySet, key_set, shards_with
 from sulq.questions.measurements import Measurement, measured
@@ -35,6 +35,7 @@ from sulq.questions.partitions import (
     hash_numbers,
     need_key,
 )
+from sulq.questions.people_view import PeopleRows, people_view
 from sulq.questions.percentile_choice import Choice, choice
 from sulq.questions.residual import projected
 from sulq.questions.shards import in_shards, numbers_in, shard_ranges, shards_of
@@ -70,6 +71,7 @@ class CheckedQuery(Priced):
     mix: tuple[tuple[int, ...], ...] | None  # releases from engine values, whole numbers
     ledger_cells: tuple[int, ...] | None  # None: everybody
     measurement: Measurement | None = None  # what leaves in place of the cells' sums
+    people: PeopleRows | None = None  # whose rows these are: one for each person; None: the table's
 
     @property
     def released(self) -> int:
@@ -93,6 +95,11 @@ class CheckedQuery(Priced):
         return math.prod(len(a.labels) for a in self.axes), width
 
     @property
+    def about(self) -> Any:
+        """Which rows its functions read: equal for questions about the same ones."""
+        return None if self.people is None else ("people", self.people.rows)
+
+    @property
     def everyone(self) -> bool:
         """Is S the whole table?"""
         return self.rows is None and self.sample is None
@@ -110,6 +117,8 @@ def check(
             f"{shorten(repr(query))}: want a sulq.Query, such as "
             "sulq.Query(values=['1'], by='region')."
         )
+    base = schema
+    query, people, schema = _of_people(query, schema)
     if isinstance(query.values, Terms) and not query.values.groups and not older:
         query = replace(query, values=query.values.sums)
     summed, terms = (None, []) if older else _summed(query, schema)
@@ -123,16 +132,8 @@ def check(
     loose = private is not None or private_cells  # 0 is a contribution of its own
     built = values_of(query, schema, noise, guarantee, loose, summed, older)
     values, mix, releases, geometry = built
-    measurement: Measurement | None = None
-    if isinstance(query.values, Strategy):
-        measurement = measured(query.values, axes, noise, guarantee)
-    elif isinstance(query.values, Residual):
-        measurement = projected(axes, not loose, query.error, noise)
-    elif isinstance(query.values, Percentile):
-        measurement = choice(query, axes, noise)
-    elif isinstance(query.values, Discover):
-        measurement = discovery(query, schema, noise, axes)
-        private_cells = True  # which value a row has
+    measurement = _measurement(query, axes, schema, loose, noise, guarantee)
+    private_cells |= isinstance(measurement, Discovery)  # which value a row has
     if measurement is not None:
         releases, geometry = _of_whole(measurement, releases[0].weight2)
     if size * len(releases) > MAX_RELEASES:
@@ -145,20 +146,44 @@ def check(
             f"error={float(query.error):g}: {noise} noise has one variance for the life of the "
             "database. Leave error out, or open with noise='gaussian' or 'laplace'."
         )
-    people = isinstance(values, Dense) and values.kind == "people"
-    rows_each = 1 if schema.unit is None or people else schema.unit.max_rows
+    distinct = isinstance(values, Dense) and values.kind == "people"
+    rows_each = 1 if schema.unit is None or distinct else schema.unit.max_rows
     if rows_each > 1 and noise in ("binomial", "stitched"):
         # m rows may move one number by m units, which m queries of one unit do not cover.
         raise QueryNotAllowed(several_rows(noise))
     said = None if measurement is None else measurement.said
     text = _canonical(
-        query, schema, rows, private, axes, values, mix, releases, sample, said, older
+        query, base, rows, private, axes, values, mix, releases, sample, said, older, people
     )
     return CheckedQuery(
-        text, rows, sample, private, axes, values, mix, cells, measurement, releases=releases,
+        text, rows, sample, private, axes, values, mix, cells, measurement,
+        None if people is None else people.of(text), releases=releases,
         geometry=geometry, private_cells=private_cells, rows_each=rows_each, error=query.error,
         share=measurement.share if isinstance(measurement, Choice) else None,
     )  # fmt: skip
+
+
+def _of_people(query: Query, schema: Schema) -> tuple[Query, PeopleRows | None, Schema]:
+    """The question in terms of the rows that it is about, and their columns."""
+    if query.per_person is None:
+        return query, None, schema
+    if isinstance(query.values, Discover):
+        raise QueryNotAllowed("discover: values are found among the table's own rows only.")
+    view = people_view(query.per_person, schema)
+    return view.spelled(query), view.people, view.stored
+
+
+def _measurement(
+    query: Query, axes: tuple[Axis, ...], schema: Schema, loose: bool, noise: str, guarantee: str
+) -> Measurement | None:
+    """What leaves in place of the cells' sums, if something else does."""
+    if isinstance(query.values, Strategy):
+        return measured(query.values, axes, noise, guarantee)
+    if isinstance(query.values, Residual):
+        return projected(axes, not loose, query.error, noise)
+    if isinstance(query.values, Discover):
+        return discovery(query, schema, noise, axes)
+    return choice(query, axes, noise) if isinstance(query.values, Percentile) else None
 
 
 def _of_whole(measurement: Measurement, weight2: Fraction) -> tuple[tuple[Release, ...], Geometry]:
@@ -268,7 +293,7 @@ def _canonical(
     query: Query, schema: Schema, rows: Node | None, private: Node | None,
     axes: tuple[Axis, ...], values: tuple[Value, ...] | Dense,
     mix: tuple[tuple[int, ...], ...] | None, releases: tuple[Release, ...], sample: Any,
-    measured: Any, older: bool,
+    measured: Any, older: bool, people: PeopleRows | None,
 ) -> str:  # fmt: skip
     """Equal texts have equal sums and equal noise: a repeat may return the stored answer."""
     body = {
@@ -285,8 +310,11 @@ def _canonical(
         "strategy": measured,
     }
     # Partitions may be long, so they are not read and written once more; "by" sorts first.
+    by = ",".join(a.text for a in axes)
+    if people is not None:
+        body["per_person"] = people.of(by + dumps(body)).tree()
     rest = dumps({k: v for k, v in body.items() if v is not None})
-    return f'{{"by":[{",".join(a.text for a in axes)}],{rest[1:]}'
+    return f'{{"by":[{by}],{rest[1:]}'
 
 
 def _kind(query: Query) -> str:

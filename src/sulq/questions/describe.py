@@ -17,6 +17,7 @@ import numpy as np
 from sulq.expressions.stored_tree import dumps
 from sulq.expressions.wording import INFIX, sql_of
 from sulq.questions.contributions import exact_root
+from sulq.questions.people_view import stored_person_rows
 from sulq.values.query import (
     Bins,
     Blocks,
@@ -90,9 +91,16 @@ def _sentence(body: dict[str, Any]) -> str:
     if terms:  # a lone OR needs no brackets
         inside = INFIX["and"] if len(terms) == 2 else 0
         parts.append("where " + " and ".join(_said(term, inside) for term in terms))
+    if "per_person" in body:
+        parts.append(_per_person(body["per_person"]))
     if body.get("error"):
         parts.append(f"within {float(Fraction(body['error'])):,.6g}")
     return " ".join(parts)
+
+
+def _per_person(body: dict[str, Any]) -> str:
+    """Whose rows these are, in words."""
+    return "of people" + (f" with rows where {_said(body['rows'])}" if "rows" in body else "")
 
 
 def _chosen(sample: list[Any]) -> str:
@@ -154,6 +162,7 @@ def query_of(part: dict[str, Any]) -> Query | None:
             rows=Rows.where(_sql(part["rows"])) if "rows" in part else None,
             error=Fraction(part["error"]) if "error" in part else None,
             weights=_weights(part),
+            per_person=stored_person_rows(part),
         )
     except UNREADABLE:
         return None

@@ -47,8 +47,14 @@ class Fact:
         return Price(0, (0.0,) * len(self.checked.releases))
 
 
+def schema_of(checked: CheckedQuery, schema: Schema) -> Schema:
+    """The columns that its functions read: the table's, or those of a row per person."""
+    return schema if checked.people is None else checked.people.schema
+
+
 def is_public(checked: CheckedQuery, schema: Schema) -> bool:
     """Does it read public columns alone?"""
+    schema = schema_of(checked, schema)
     if not public_cells(checked):
         return False
     if isinstance(checked.values, Dense):
@@ -130,6 +136,7 @@ def public_values(query: Query, checked: CheckedQuery, schema: Schema) -> tuple[
         return none
     if not public_cells(checked):
         return none
+    schema = schema_of(checked, schema)
     known = tuple(
         all(schema[n].public for n in v.node.columns()) for v in checked.values[: len(plain)]
     )

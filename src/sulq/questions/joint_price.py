@@ -25,7 +25,7 @@ def priced_together(parts: Parts, guarantee: str) -> Parts:
     groups: dict[Any, list[int]] = {}
     for i, (query, _) in enumerate(parts):
         if isinstance(query.measurement, Projected):
-            groups.setdefault((query.rows, query.where, query.sample), []).append(i)
+            groups.setdefault((query.about, query.rows, query.where, query.sample), []).append(i)
     out = list(parts)
     for members in groups.values():
         each = [parts[i][1].price.micro for i in members]

@@ -142,7 +142,7 @@ def _few_labels(node: Node, schema: Schema) -> tuple[Any, ...] | None:
         found = reachable(node, schema)
         if found is not None:
             return found if len(found) <= MAX_LABELS else None
-    texts = _constant_texts(node)
+    texts = constant_texts(node)
     if texts is not None:
         return (*sorted(texts), *([None] if node.nullable else []))
     if node.type == "integer" and node.bounded and node.high - node.low < FEW:
@@ -151,13 +151,13 @@ def _few_labels(node: Node, schema: Schema) -> tuple[Any, ...] | None:
     return None
 
 
-def _constant_texts(node: Node) -> set[str] | None:
+def constant_texts(node: Node) -> set[str] | None:
     """The texts that CASE ... THEN 'high' ELSE 'low' END names; None for other expressions."""
     if node.type != "text" or node.op not in ("case", "literal"):
         return None
     if node.op == "literal":
         return set() if node.value is None else {node.value}
-    parts = [_constant_texts(part) for part in (*node.args[1:-1:2], node.args[-1])]
+    parts = [constant_texts(part) for part in (*node.args[1:-1:2], node.args[-1])]
     return None if any(p is None for p in parts) else {text for p in parts if p for text in p}
 
 

@@ -1,17 +1,19 @@
 """A SELECT -> questions, and how to lay out their answers.
 
-aggregates.py   the aggregates that are answered, and why the others are not
-discoveries.py  GROUP BY column(discover => true): groups that nobody listed
-formula.py      what a formula is made of: the sums it needs; numbers, truths and labels per cell
-formulas.py     expressions of aggregates: SUM(a) / SUM(b), CASE WHEN COUNT(*) > 5 ...
-groupings.py    CUBE, ROLLUP and GROUPING SETS: several groupings as one table
-moments.py      aggregates -> the sums asked for, and each aggregate back from them
-noisy.py        numbers with error bars, and how they move with what was released
-operators.py    what may stand between aggregates: arithmetic, comparisons, choices
-percentiles.py  PERCENTILE_DISC: one value, chosen
-quantiles.py    MEDIAN and PERCENTILE_CONT from one noisy distribution function
-statement.py    a SELECT taken apart: rows, groups, outputs, order
-views.py        the private table, a subquery of rows or a WITH
+aggregates.py    the aggregates that are answered, and why the others are not
+discoveries.py   GROUP BY column(discover => true): groups that nobody listed
+formula.py       what a formula is made of: the sums it needs; numbers, truths and labels per cell
+formulas.py      expressions of aggregates: SUM(a) / SUM(b), CASE WHEN COUNT(*) > 5 ...
+grouped_rows.py  a SELECT inside FROM that is grouped by the person
+groupings.py     CUBE, ROLLUP and GROUPING SETS: several groupings as one table
+joins.py         JOIN: public lookup tables, and why other joins are not answered
+moments.py       aggregates -> the sums asked for, and each aggregate back from them
+noisy.py         numbers with error bars, and how they move with what was released
+operators.py     what may stand between aggregates: arithmetic, comparisons, choices
+percentiles.py   PERCENTILE_DISC: one value, chosen
+quantiles.py     MEDIAN and PERCENTILE_CONT from one noisy distribution function
+statement.py     a SELECT taken apart: rows, groups, outputs, order
+views.py         the private table, a subquery of rows or a WITH
 """
 
 from sulq.sql.groupings import ALL, Groupings, compile_statement

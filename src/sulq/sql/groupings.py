@@ -16,6 +16,7 @@ from sulq.expressions.parse import parse
 from sulq.sql.discoveries import discovering, plainly
 from sulq.sql.statement import Output, Statement, compile_select, parsed
 from sulq.values.answer import Answer
+from sulq.values.per_person import PerPerson
 from sulq.values.price import Price
 from sulq.values.query import Query
 from sulq.values.schema import Schema
@@ -41,6 +42,11 @@ class Groupings:
     def queries(self) -> tuple[Query, ...]:
         """Those of all groupings."""
         return tuple(q for s in self.statements for q in s.queries)
+
+    @property
+    def per_person(self) -> PerPerson | None:
+        """Whose rows the queries are about."""
+        return self.statements[0].per_person
 
     def table(self, answers: list[Answer]) -> Table:
         """The rows of every grouping below each other."""
@@ -73,7 +79,7 @@ def compile_statement(
         sets = _grouping_sets(select)
         if sets is None:
             return compiled(select)
-        return _groupings(select, sets, compiled, schema)
+        return _groupings(select, sets, compiled)
     except RecursionError:
         raise QueryNotAllowed("the statement is nested too deeply.") from None
 
@@ -129,14 +135,12 @@ def _keys(e: Any, outputs: Sequence[Any]) -> Keys:
     return (e,)
 
 
-def _groupings(
-    select: Any, sets: list[Keys], compiled: Callable[[Any], Statement], schema: Schema
-) -> Groupings:
+def _groupings(select: Any, sets: list[Keys], compiled: Callable[[Any], Statement]) -> Groupings:
     """Every set of keys compiled by itself, and the outputs of all of them."""
     _order_by_place(select)
     union = list({e.sql().lower(): e for keys in sets for e in keys}.values())
     whole = compiled(_grouped(select, union))
-    _check_labels(whole, schema)
+    _check_labels(whole)
     names = whole.formulas.keys
     numbers = [i for i, o in enumerate(whole.outputs) if not isinstance(o.by, int)]
     if not numbers:
@@ -194,8 +198,9 @@ def _order(whole: Statement) -> tuple[tuple[int, bool, bool], ...]:
     return tuple(out)
 
 
-def _check_labels(whole: Statement, schema: Schema) -> None:
+def _check_labels(whole: Statement) -> None:
     """'(all)' must not be a value: it is how a row that is not grouped by a key is shown."""
+    schema = whole.formulas.schema
     names = {n for key in whole.formulas.keys for n in parse(key, schema).columns()}
     for name in sorted(names):
         if ALL in (schema[name].values or ()):

@@ -24,6 +24,7 @@ from sulq.sql.noisy import Noisy, released
 from sulq.sql.quantiles import LEVEL, Located
 from sulq.sql.views import View, only_supported
 from sulq.values.answer import Answer
+from sulq.values.per_person import PerPerson
 from sulq.values.price import Price
 from sulq.values.query import Query
 from sulq.values.schema import OTHER, Schema
@@ -66,6 +67,7 @@ class Statement:
     having: Formula | None
     order: tuple[Ordering, ...]
     limit: int | None
+    per_person: PerPerson | None = None  # whose rows the queries are about
 
     def table(self, answers: list[Answer]) -> Table:
         """Lay out the answers: every declared group, its numbers, a low and high beside each."""
@@ -168,8 +170,8 @@ class _Compiler:
         only_supported(select)
         self.text = text
         self.select = select
-        self.schema = schema
         self.view = View.base(schema, table).source(select)
+        self.schema = schema = self.view.schema
         everywhere = None if older else self._filter_of_all()
         if everywhere is not None:
             self.view = replace(self.view, where=(*self.view.where, everywhere))
@@ -196,7 +198,7 @@ class _Compiler:
         if not queries:
             raise QueryNotAllowed("nothing is asked of the rows: name aggregates such as COUNT(*).")
         limit = _limit(self.select)
-        return Statement(queries, outputs, self.formulas, test, order, limit)
+        return Statement(queries, outputs, self.formulas, test, order, limit, self.view.per_person)
 
     def _where(self) -> str | None:
         tests = self.view.where  # a lone one as it was read before

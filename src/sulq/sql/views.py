@@ -15,14 +15,18 @@ from sulq.expressions.dialect import written
 from sulq.expressions.node import kind_of
 from sulq.expressions.parse import parse, shorten
 from sulq.expressions.syntax import no_column
+from sulq.questions.people_view import people_view
 from sulq.sql.aggregates import has_aggregate, is_aggregate
+from sulq.sql.grouped_rows import read_people
+from sulq.sql.joins import Joined, read_join
+from sulq.values.per_person import PerPerson
 from sulq.values.schema import Schema
 
 # What a SELECT may consist of; for the rest, why not, and what is nearest.
-CLAUSES = {"with_", "expressions", "from_", "where", "group", "having", "order", "limit"}
+CLAUSES = {
+    "with_", "expressions", "from_", "joins", "where", "group", "having", "order", "limit",
+}  # fmt: skip
 REFUSED = {
-    "joins": "one table is asked at a time: a join would mix rows of several people. Join the "
-    "tables before the data is opened",
     "distinct": "SELECT DISTINCT would return rows; use GROUP BY and COUNT(*)",
     "windows": "window functions return a number per row; use GROUP BY",
     "qualify": "QUALIFY works on rows; use HAVING",
@@ -81,6 +85,8 @@ class View:
     where: tuple[str, ...]
     known: dict[str, View]  # what WITH named
     names: frozenset[str]  # what may stand before a dot
+    joined: tuple[Joined, ...] = ()  # public lookup tables
+    per_person: PerPerson | None = None  # whose rows these are: one for each person
 
     @classmethod
     def base(cls, schema: Schema, table: str) -> View:
@@ -94,6 +100,8 @@ class View:
         if clause is None:
             raise QueryNotAllowed(f"FROM is missing: the table here is {self.table!r}.")
         view = self._from(clause.this, known)
+        for join in select.args.get("joins") or ():
+            view = view._with_lookup(join)
         where = select.args.get("where")
         if where is None:
             return view
@@ -135,6 +143,14 @@ class View:
         base = View.base(self.schema, self.table)
         return replace(base, known=known, names=frozenset({(source.alias or name).lower()}))
 
+    def _with_lookup(self, join: Any) -> View:
+        """The same rows, beside each what a public table says of one of its columns."""
+        found = read_join(join, self.schema, self.table, self.expand)
+        if found.alias in self.names | {j.alias for j in self.joined}:
+            raise QueryNotAllowed(f"two tables are called {found.alias!r}; name one with AS.")
+        where = self.where if found.keeps_all else (*self.where, found.known)
+        return replace(self, joined=(*self.joined, found), where=where)
+
     def named(self, alias: str | None) -> View:
         """The same rows under another name."""
         return replace(self, names=frozenset({alias.lower()} if alias else ()))
@@ -147,6 +163,8 @@ class View:
                 "income / 1000 as k from people where age > 17)."
             )
         only_supported(select)
+        if self.schema.unit is not None and select.args.get("group"):
+            return self._of_people(select)
         for clause in ("group", "having", "order", "limit"):
             if select.args.get(clause):
                 raise QueryNotAllowed(
@@ -158,6 +176,20 @@ class View:
         for e in select.expressions:
             columns |= view._projected(e)
         return replace(view, columns=columns)
+
+    def _of_people(self, select: Any) -> View:
+        """A SELECT inside FROM or WITH that is grouped by the person: one row for each."""
+        rows = self.source(select)
+        if rows.per_person is not None:
+            raise QueryNotAllowed(
+                "GROUP BY inside WITH or FROM: the rows inside are one for each person already."
+            )
+        found = read_people(select, rows)
+        schema = people_view(found.asked, self.schema).schema
+        return replace(
+            View.base(schema, self.table), columns=found.columns, known=rows.known,
+            per_person=found.asked,
+        )  # fmt: skip
 
     def _projected(self, e: Any) -> dict[str, Any]:
         """One item of an inner SELECT list: its name and expression, or all of them for *."""
@@ -188,10 +220,30 @@ class View:
 
     def has(self, column: Any) -> bool:
         """Does a name in the statement mean a column of these rows?"""
+        if self._looked_up(column) is not None:
+            return True
         if self.columns is not None:
             return column.name.lower() in self.columns
         quoted = bool(column.this.args.get("quoted"))
         return self.schema.get(column.name, quoted=quoted) is not None
+
+    def _looked_up(self, column: Any) -> Any:
+        """A column of a lookup table, by the name that a question gives it; None: it is none."""
+        table = column.args.get("table")
+        found = [j for j in self.joined if table is None or table.name.lower() == j.alias]
+        having = [j for j in found if j.has(column.name)]
+        if table is None:
+            quoted = bool(column.this.args.get("quoted"))
+            own = self.schema.get(column.name, quoted=quoted) if self.columns is None else None
+            own = own or (self.columns or {}).get(column.name.lower())
+            if own is not None or not having:
+                return None
+            if len(having) > 1:
+                raise QueryNotAllowed(
+                    f"{column.name!r} is in several tables; write {having[0].alias}.{column.name}."
+                )
+            found = having
+        return found[0].column(column.name) if found else None
 
     def _check_table(self, column: Any) -> None:
         table = column.args.get("table")
@@ -206,6 +258,9 @@ class View:
         def step(node: Any) -> Any:
             if type(node).__name__ != "Column":
                 return node
+            found = self._looked_up(node)
+            if found is not None:
+                return found
             self._check_table(node)
             if self.columns is None:
                 bare = node.copy()

@@ -150,7 +150,7 @@ def crosstabs(
         return None
     if not all(is_said_in_where(query) for query, _ in asked):
         return None
-    if len({(t.rows, t.where, t.sample) for t in tables}) != 1:
+    if len({(t.about, t.rows, t.where, t.sample) for t in tables}) != 1:
         return None
     every = {a.text: (a, part) for q, t in asked for a, part in zip(t.axes, _by(q), strict=True)}
     names = list(every)

@@ -195,7 +195,7 @@ def _of_the_same_rows(asked: Asked) -> bool:
     tables = [checked for _, checked, _ in asked]
     if not all(is_crosstab(t) and is_said_in_where(q) for q, t, _ in asked):
         return False
-    if any(t.sample is not None for t in tables):
+    if any(t.sample is not None for t in tables) or len({t.about for t in tables}) != 1:
         return False
     alike = len({(t.rows, t.where) for t in tables}) == 1
     return alike or all(t.rows is None for t in tables)

@@ -4,8 +4,10 @@ answer.py        Answer: a number or many, error bars and a price
 column.py        Column: a name, a type, a range or values, what is public
 declarations.py  a mapping, as TOML gives it, -> columns, or what is wrong with it
 discovered.py    Discovered: values that enough rows have, and how many
+lookup.py        public tables that rows are joined to
 marginals.py     Marginals: all tables of some columns, asked together
 number_text.py   noisy numbers as people read them
+per_person.py    PerPerson: one row for each person in place of their rows
 plain_values.py  what plain values are: frozen, with a JSON form
 price.py         Price: what a question costs
 query.py         Query, Rows, partitions and values

@@ -17,6 +17,7 @@ from fractions import Fraction
 from typing import Any
 
 from sulq.errors import QueryNotAllowed
+from sulq.values.per_person import PerPerson
 from sulq.values.plain_values import (
     MAX_DEPTH,
     Plain,
@@ -322,6 +323,7 @@ class Query(Plain):
     rows: Rows | None = None
     error: Fraction | None = None
     weights: tuple[Fraction, ...] | None = None
+    per_person: PerPerson | None = None  # one row for each person in place of the table's own
 
     def __post_init__(self) -> None:
         if isinstance(self.values, str):
@@ -346,6 +348,8 @@ class Query(Plain):
             raise QueryNotAllowed(
                 f"rows={self.rows!r}: use sulq.Rows.where(...), .sample, .shard, .keys or .blocks."
             )
+        if not isinstance(self.per_person, PerPerson | None):
+            raise QueryNotAllowed(f"per_person={self.per_person!r}: give a sulq.PerPerson.")
         if self.error is not None:
             object.__setattr__(self, "error", positive(self.error, "error"))
         if self.weights is not None:
@@ -368,7 +372,7 @@ class Query(Plain):
 
 _PARTITIONS = (Bins, NearestCentre, Side, Leaf, Blocks)
 _VALUES = (Mean, People, Terms, Sums, Products, Strategy, Residual, Percentile, Discover)
-KINDS: dict[str, type[Any]] = {c.kind: c for c in (*_PARTITIONS, *_VALUES, Rows, Query)}
+KINDS: dict[str, type[Any]] = {c.kind: c for c in (*_PARTITIONS, *_VALUES, Rows, PerPerson, Query)}
 
 
 def _from_plain(value: Any, depth: int = 0) -> Any:

@@ -32,6 +32,7 @@ from sulq.values.column import (
     plain,
 )
 from sulq.values.declarations import Place, check_names, read_column, read_file_format, read_unit
+from sulq.values.lookup import Lookup, read_lookups
 
 __all__ = [
     "LARGEST",
@@ -58,6 +59,7 @@ class Schema:
     where: str = field(default="", compare=False)  # the file, for messages
     unit: Unit | None = None
     file: FileFormat = PLAIN
+    lookups: tuple[Lookup, ...] = ()  # public tables that rows may be joined to
 
     def __post_init__(self) -> None:
         check_names(self.columns, self.where)
@@ -71,6 +73,9 @@ class Schema:
                 f"column {self.key.name!r}: shards part rows, and a person of [unit] may have rows "
                 "in several. Leave one of them out."
             )
+        for table in self.lookups:
+            if table.on not in {c.name for c in self.columns}:
+                raise SchemaError(f"lookups.{table.name}: on = {table.on!r} is not declared.")
         if self.cell_count > MAX_CELLS:
             names = ", ".join(c.name for c in self.cell_columns)
             raise SchemaError(
@@ -86,7 +91,7 @@ class Schema:
         if isinstance(source, Schema):
             return source
         if isinstance(source, Mapping):
-            return cls._from_mapping(source, "", "")
+            return cls._from_mapping(source, "", "", Path())
         if not isinstance(source, str | Path):
             raise SchemaError(f"schema={source!r}: give a TOML path, a dict or a sulq.Schema.")
         path = Path(source)
@@ -102,10 +107,12 @@ class Schema:
             mapping = tomllib.loads(text)
         except tomllib.TOMLDecodeError as error:
             raise SchemaError(f"{path.name}: not valid TOML: {error}.") from None
-        return cls._from_mapping(mapping, text, path.name)
+        return cls._from_mapping(mapping, text, path.name, path.parent)
 
     @classmethod
-    def _from_mapping(cls, mapping: Mapping[str, Any], text: str, where: str) -> Schema:
+    def _from_mapping(
+        cls, mapping: Mapping[str, Any], text: str, where: str, folder: Path
+    ) -> Schema:
         columns = mapping.get("columns", mapping if not text else None)
         if not isinstance(columns, Mapping) or not columns:
             raise SchemaError(
@@ -124,7 +131,9 @@ class Schema:
             made = tuple(replace(c, **named) if c.name == unit.column else c for c in made)
         check_names(made, where, text)
         said = mapping.get("file") if "columns" in mapping else None
-        return cls(made, where, unit, read_file_format(said, where))
+        tables = mapping.get("lookups") if "columns" in mapping else None
+        lookups = read_lookups(tables, where, folder)
+        return cls(made, where, unit, read_file_format(said, where), lookups)
 
     @classmethod
     def of_array(cls, count: int) -> Schema:
@@ -144,6 +153,10 @@ class Schema:
         if name in self._by_name or quoted:
             return self._by_name.get(name)
         return self._by_folded.get(name.lower())
+
+    def lookup(self, name: str) -> Lookup | None:
+        """The public table of this name, as SQL finds it."""
+        return next((t for t in self.lookups if t.name.lower() == name.lower()), None)
 
     @cached_property
     def _by_name(self) -> dict[str, Column]:
@@ -191,15 +204,11 @@ class Schema:
 
     def with_types(self, types: Mapping[str, str]) -> Schema:
         """Fill in what only the source's metadata tells: whether a key is text or integer."""
-        return Schema(
-            tuple(
-                replace(c, type=types.get(c.name, "integer")) if c.type == "key" else c
-                for c in self.columns
-            ),
-            self.where,
-            self.unit,
-            self.file,
+        typed = (
+            replace(c, type=types.get(c.name, "integer")) if c.type == "key" else c
+            for c in self.columns
         )
+        return replace(self, columns=tuple(typed))
 
     def to_json(self) -> dict[str, Any]:
         """The whole schema as plain values."""
@@ -208,6 +217,8 @@ class Schema:
             body["unit"] = {"column": self.unit.column, "max_rows": self.unit.max_rows}
         if self.file != PLAIN:
             body["file"] = self.file.to_json()
+        if self.lookups:
+            body["lookups"] = {table.name: table.to_json() for table in self.lookups}
         return body
 
     @cached_property

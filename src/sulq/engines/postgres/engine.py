@@ -14,21 +14,26 @@ import warnings
 import weakref
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from sulq.engines.base import Matrix
 from sulq.engines.cubes import Cubes
 from sulq.engines.failures import ScanFailed, ScanStopped, without_words
+from sulq.engines.people_rows import kinds_of, people_select
 from sulq.engines.postgres.stream import stream
 from sulq.engines.postgres.writer import PostgresWriter
 from sulq.engines.select import Row
 from sulq.engines.sql_engine import SqlEngine
+from sulq.engines.writer import TYPES
 from sulq.errors import Refused, placed
 from sulq.expressions.quoting import quote
 from sulq.kernel.sums import batch_rows, gather, needed_columns, rows_at_most, vectors_of
 from sulq.questions.check import CheckedQuery
+from sulq.questions.people_view import PeopleRows
 from sulq.sources.postgres import Address, connect, driver, first_look, reach, snapshot
 from sulq.sources.postgres_catalog import (
+    Stored,
     contents_of,
     declared_contents_of,
     find_relation,
@@ -77,6 +82,22 @@ class PostgresEngine(SqlEngine):
                 "superuser. `sulq postgres grant` prints how to make one that may only read.",
                 stacklevel=4,
             )
+
+    def _with_people(self, people: PeopleRows) -> PostgresEngine:
+        """The same engine over rows of which each person has one."""
+        twin = copy.copy(self)
+        short = {c.name: f"f{i}" for i, c in enumerate(people.schema.columns)}
+        stored = {name: Stored(TYPES[kind], short[name]) for name, kind in kinds_of(people).items()}
+        person = people.schema.columns[0].name
+        stored[person] = replace(self._relation.columns[person], sql=short[person])
+        select = people_select(
+            self._writer, people, self._relation.name, short.__getitem__, collated=' COLLATE "C"'
+        )
+        twin.schema, twin._source = people.schema, f"({select}) AS people"
+        twin._writer = PostgresWriter(people.schema, stored)
+        twin._writer.short = short
+        twin._cubes = Cubes(twin._writer, twin._source, self._table)
+        return twin
 
     # --- connecting ---------------------------------------------------------------------
 

@@ -43,6 +43,7 @@ class PostgresWriter(Writer):
         self.stored = {name: c.sql for name, c in chosen.items()}
         self.scales = {name: c.scale for name, c in chosen.items() if c.scale is not None}
         self.spelling = SPELLING | OWN_SPELLING | {"mul": self._product, "div": self._quotient}
+        self.short: dict[str, str] = {}  # names of ours, where a declared one may be too long
 
     # --- constants and columns ----------------------------------------------------------
 
@@ -54,6 +55,10 @@ class PostgresWriter(Writer):
 
     def _stored(self, c: Column) -> str:
         return self.stored[c.name]
+
+    def quoted(self, name: str) -> str:
+        """A declared column's name where a statement gives it one."""
+        return self.short.get(name) or super().quoted(name)
 
     def known(self, node: Node) -> str:
         """Where a row function is not missing."""

@@ -21,6 +21,7 @@ from sulq.engines.cubes import Cubes
 from sulq.engines.discoveries import Found, statement
 from sulq.engines.failures import ScanFailed, ScanStopped, without_words
 from sulq.engines.margins import finest, margin
+from sulq.engines.people_rows import kinds_of, people_select
 from sulq.engines.select import Row, Statement
 from sulq.engines.spark.executor import (
     SUMS,
@@ -33,12 +34,13 @@ from sulq.engines.spark.executor import (
 )
 from sulq.engines.spark.writer import SparkWriter, called
 from sulq.engines.sql_engine import SqlEngine
-from sulq.engines.writer import TooLong
+from sulq.engines.writer import TYPES, TooLong
 from sulq.errors import Refused, SchemaError
 from sulq.kernel.sums import needed_columns
 from sulq.questions.check import CheckedQuery
 from sulq.questions.contributions import Dense
 from sulq.questions.discovery import Discovery
+from sulq.questions.people_view import PeopleRows
 from sulq.sources.source import Source, bind
 from sulq.sources.spark import SparkRows, failures
 from sulq.values.schema import Schema
@@ -143,6 +145,19 @@ class SparkEngine(SqlEngine):
                 "programs: the workers' Python does not have wasmtime. Install sulq[programs] "
                 "there, or leave programs off."
             )
+
+    def _with_people(self, people: PeopleRows) -> SparkEngine:
+        """The same engine over rows of which each person has one."""
+        twin = copy.copy(self)
+        short = {c.name: f"f{i}" for i, c in enumerate(people.schema.columns)}
+        physical = {name: TYPES[kind] for name, kind in kinds_of(people).items()}
+        person = people.schema.columns[0].name
+        physical[person] = self._kinds[person]
+        select = people_select(self._writer, people, VIEW, short.__getitem__, wide="DECIMAL(28, 0)")
+        twin.schema, twin._source, twin._columns = people.schema, f"({select}) AS people", short
+        twin._writer = SparkWriter(people.schema, physical, short, self.rows)
+        twin._cubes = Cubes(twin._writer, twin._source, self._table)
+        return twin
 
     # --- are the rows still the same? ---------------------------------------------------
 

@@ -1,0 +1,125 @@
+"""JOIN: public lookup tables that the schema declares, and why other joins are not answered."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+from sulq.errors import QueryNotAllowed
+from sulq.expressions.dialect import written
+from sulq.expressions.parse import shorten
+from sulq.expressions.quoting import quote
+from sulq.expressions.spelling import listed
+from sulq.values.lookup import Lookup
+from sulq.values.schema import Schema
+
+NEVER = {
+    "CROSS": "each row would stand beside every row of the other table, and count as often",
+    "RIGHT": "rows of the other table without one here would appear. Use JOIN or LEFT JOIN",
+    "FULL": "rows of the other table without one here would appear. Use JOIN or LEFT JOIN",
+    "SEMI": "write a condition on the column into WHERE",
+    "ANTI": "write a condition on the column into WHERE",
+    "NATURAL": "say which columns are equal: JOIN ... ON",
+    "ASOF": "which row is nearest depends on other rows",
+}
+
+
+@dataclass(frozen=True)
+class Joined:
+    """A public table beside the rows, under the name that a statement gives it."""
+
+    table: Lookup
+    alias: str
+    keeps_all: bool  # LEFT JOIN: also rows whose key it has not
+
+    @property
+    def known(self) -> str:
+        """A condition: has the lookup table the row's key?"""
+        return f"{quote(self.table.name)}.{quote(self.table.key)} IS NOT NULL"
+
+    def has(self, name: str) -> bool:
+        """Is it one of its columns?"""
+        return name.lower() == self.table.key.lower() or self.table.column(name) is not None
+
+    def column(self, name: str) -> Any:
+        """The column as questions name it."""
+        from sqlglot import exp
+
+        return exp.column(name, table=self.table.name, quoted=True)
+
+
+def read_join(join: Any, schema: Schema, table: str, expand: Callable[[Any], Any]) -> Joined:
+    """The lookup table that a JOIN names; refused unless it is joined on its declared key."""
+    said = shorten(written(join).lstrip(", "))
+    source = join.this
+    if type(source).__name__ != "Table" or source.args.get("catalog"):
+        raise QueryNotAllowed(
+            f"{said}: rows are joined to public lookup tables of the schema only. A subquery of "
+            "the same rows needs no join: put its columns and conditions into one SELECT."
+        )
+    found = schema.lookup(source.name)
+    if found is None:
+        raise _no_such(said, source.name, schema, table)
+    kind = _kind(join)
+    if kind in NEVER:
+        raise QueryNotAllowed(f"{said}: {NEVER[kind]}.")
+    alias = (source.alias or source.name).lower()
+    if not _on_key(join, found, alias, expand):
+        raise QueryNotAllowed(
+            f"{said}: {found.name!r} has one row for each {found.key!r}, and is joined on that: "
+            f"ON {table}.{found.on} = {alias}.{found.key}. Joined on anything else, a row of "
+            f"{table!r} could count several times. Write further conditions into WHERE."
+        )
+    return Joined(found, alias, kind == "LEFT")
+
+
+def _kind(join: Any) -> str:
+    """INNER, LEFT, or what is not answered."""
+    for name in ("method", "side", "kind"):
+        said = str(join.args.get(name) or "").upper()
+        if said in NEVER:
+            return said
+    if str(join.args.get("side") or "").upper() == "LEFT":
+        return "LEFT"
+    plain = join.args.get("on") is not None or join.args.get("using")
+    return "INNER" if plain else "CROSS"
+
+
+def _no_such(said: str, name: str, schema: Schema, table: str) -> QueryNotAllowed:
+    """Why a table cannot be joined that is no lookup table."""
+    known = [t.name for t in schema.lookups]
+    if name.lower() == table.lower():
+        why = (
+            "one table is asked at a time: joined to itself it would set rows of several people "
+            "side by side. What one person's rows say together is a sub-select grouped by the "
+            "person"
+        )
+        hint = "" if schema.unit is not None else ", where [unit] declares whose rows are whose"
+        return QueryNotAllowed(f"{said}: {why}{hint}: docs/howto/people.md.")
+    there = f"Lookup tables here: {listed(known)}." if known else "None is declared here."
+    return QueryNotAllowed(
+        f"{said}: one table is asked at a time: a join would mix rows of several people. Join the "
+        "tables before the data is opened, a private one of the same people with one row of it to "
+        f"each row. Public tables may be joined that the schema declares under [lookups]. {there}"
+    )
+
+
+def _on_key(join: Any, found: Lookup, alias: str, expand: Callable[[Any], Any]) -> bool:
+    using = [str(u.name).lower() for u in join.args.get("using") or ()]
+    if using:
+        return using == [found.on.lower()] == [found.key.lower()]
+    on = join.args["on"].unnest()
+    if type(on).__name__ != "EQ":
+        return False
+    sides = [on.this.unnest(), on.expression.unnest()]
+    if any(type(s).__name__ != "Column" for s in sides):
+        return False
+    for here, there in (sides, sides[::-1]):
+        named = there.args.get("table")
+        if named is None or named.name.lower() != alias or there.name.lower() != found.key.lower():
+            continue
+        own = expand(here)
+        if type(own).__name__ == "Column" and not own.args.get("table"):
+            return bool(own.name.lower() == found.on.lower())
+    return False

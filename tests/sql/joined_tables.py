@@ -1,0 +1,216 @@
+# ruff: noqa: E501
+"""Small tables of a hospital, a shop and TPC-H, generated; and joins that analysts write.
+
+In each the private table has one row for each event of a person, and nobody has more rows than
+count. The others are public lookup tables. OPEN is the private table, its schema and its lookups.
+"""
+
+from __future__ import annotations
+
+import datetime
+import random
+
+import pyarrow as pa
+
+MOST = 6
+
+
+def owners(pick, people):
+    return [p for p in range(people) for _ in range(pick.randint(1, MOST))]
+
+
+def number(low, high):
+    return {"type": "number", "low": low, "high": high, "nullable": False}
+
+
+def whole(low, high, **more):
+    return {"type": "integer", "low": low, "high": high, "nullable": False} | more
+
+
+def day(**more):
+    ends = {"low": "1992-01-01", "high": "1998-12-31", "nullable": False}
+    return {"type": "date"} | ends | more
+
+
+def some_day(pick):
+    return datetime.date(1992, 1, 1) + datetime.timedelta(days=pick.randrange(2500))
+
+
+def hospital(seed=1):
+    """Stays of patients; wards, diagnoses and drugs are public."""
+    pick = random.Random(seed)
+    wards = [{"ward_id": i, "floor": i // 3, "kind": pick.choice(["icu", "day", "surgery"]),
+              "beds": 4 + i} for i in range(9)]  # fmt: skip
+    diagnoses = [{"code": f"{c}{i}", "chapter": c, "chronic": (i % 2 == 0)} for c in "CIJ"
+                 for i in range(4)]  # fmt: skip
+    drugs = [{"drug": d, "class": k, "price": p} for d, k, p in (
+        ("aspirin", "pain", 1.5), ("ibuprofen", "pain", 2.25), ("insulin", "hormone", 20.0),
+        ("statin", "heart", 8.75))]  # fmt: skip
+    rows = [
+        {"stay": i, "patient": p, "ward": pick.choice([*range(9), 20]), "days": pick.randint(0, 30),
+         "cost": pick.randrange(0, 4000) / 4, "icd": pick.choice([d["code"] for d in diagnoses]),
+         "drug": pick.choice([d["drug"] for d in drugs]), "year": pick.choice([2023, 2024]),
+         "died": pick.random() < 0.1, "age": pick.randint(18, 99)}
+        for i, p in enumerate(owners(pick, 60))
+    ]  # fmt: skip
+    columns = {
+        "stay": {"type": "integer", "key": True}, "patient": {"type": "integer"},
+        "ward": whole(0, 30), "days": whole(0, 30), "cost": number(0, 1000),
+        "icd": {"values": [d["code"] for d in diagnoses]},
+        "drug": {"values": [d["drug"] for d in drugs]},
+        "year": {"values": [2023, 2024], "public": True},
+        "died": {"type": "boolean", "nullable": False}, "age": whole(18, 99),
+    }  # fmt: skip
+    lookups = {
+        "wards": {"on": "ward", "key": "ward_id", "rows": wards},
+        "diagnoses": {"on": "icd", "key": "code", "rows": diagnoses},
+        "drugs": {"on": "drug", "rows": drugs},
+    }
+    unit = {"column": "patient", "max_rows": MOST}
+    return "stays", rows, {"columns": columns, "unit": unit, "lookups": lookups}
+
+
+def shop(seed=2):
+    """Order lines of customers; products, stores and the calendar are public."""
+    pick = random.Random(seed)
+    products = [{"sku": 100 + i, "category": pick.choice(["food", "toys", "books"]),
+                 "price": (i + 1) * 0.5, "organic": i % 3 == 0} for i in range(25)]  # fmt: skip
+    stores = [{"store": s, "region": r, "size": n} for s, r, n in (
+        ("zh1", "east", 3), ("zh2", "east", 5), ("ge1", "west", 2), ("be1", "west", 4))]  # fmt: skip
+    calendar = [{"month": m, "quarter": (m + 2) // 3, "season": s} for m, s in enumerate(
+        ["winter", "winter", "spring", "spring", "spring", "summer", "summer", "summer", "autumn",
+         "autumn", "autumn", "winter"], 1)]  # fmt: skip
+    rows = [
+        {"line": i, "customer": c, "sku": 100 + pick.randrange(25), "store": pick.choice(stores)["store"],
+         "month": pick.randint(1, 12), "quantity": pick.randint(1, 20), "returned": pick.random() < 0.2,
+         "paid": pick.randrange(0, 800) / 4}
+        for i, c in enumerate(owners(pick, 70))
+    ]  # fmt: skip
+    columns = {
+        "line": {"type": "integer", "key": True}, "customer": {"type": "integer"},
+        "sku": whole(100, 124), "store": {"values": [s["store"] for s in stores], "public": True},
+        "month": whole(1, 12, public=True), "quantity": whole(1, 20),
+        "returned": {"type": "boolean", "nullable": False}, "paid": number(0, 200),
+    }  # fmt: skip
+    lookups = {
+        "products": {"on": "sku", "rows": products},
+        "stores": {"on": "store", "rows": stores},
+        "calendar": {"on": "month", "rows": calendar},
+    }
+    unit = {"column": "customer", "max_rows": MOST}
+    return "lines", rows, {"columns": columns, "unit": unit, "lookups": lookups}
+
+
+def tpch(seed=3):
+    """Line items, each beside its order and its customer; nations, parts and suppliers public."""
+    pick = random.Random(seed)
+    regions = ["AFRICA", "AMERICA", "ASIA", "EUROPE"]
+    nation = [
+        {"n_nationkey": i, "n_name": f"NATION{i}", "r_name": regions[i % 4]} for i in range(12)
+    ]
+    part = [{"p_partkey": i, "p_type": pick.choice(["PROMO TIN", "SMALL BRASS", "ECONOMY STEEL"]),
+             "p_brand": f"Brand#{i % 5}", "p_size": 1 + i % 50, "p_container": pick.choice(["SM BOX", "MED BAG"])}
+            for i in range(40)]  # fmt: skip
+    supplier = [{"s_suppkey": i, "s_nation": f"NATION{i % 12}"} for i in range(20)]
+    rows, line = [], 0
+    for c in range(60):
+        segment, home = pick.choice(["BUILDING", "AUTOMOBILE", "MACHINERY"]), pick.randrange(12)
+        orders = [(1000 * c + k, some_day(pick), pick.choice(["1-URGENT", "2-HIGH", "5-LOW"]))
+                  for k in range(pick.randint(1, 2))]  # fmt: skip
+        for key, ordered, priority in orders:
+            for _ in range(pick.randint(1, 3)):
+                line += 1
+                rows.append({
+                    "l_id": line, "c_custkey": c, "c_mktsegment": segment, "c_nationkey": home,
+                    "o_orderkey": key, "o_orderdate": ordered, "o_orderpriority": priority,
+                    "l_partkey": pick.randrange(40), "l_suppkey": pick.randrange(20),
+                    "l_quantity": pick.randint(1, 50), "l_extendedprice": pick.randrange(4000, 400_000) / 4,
+                    "l_discount": pick.randrange(0, 11) / 100, "l_returnflag": pick.choice("ANR"),
+                    "l_linestatus": pick.choice("OF"), "l_shipmode": pick.choice(["AIR", "MAIL", "SHIP"]),
+                    "l_shipdate": ordered + datetime.timedelta(days=pick.randint(1, 60)),
+                    "l_late": pick.random() < 0.5,
+                })  # fmt: skip
+    columns = {
+        "l_id": {"type": "integer", "key": True}, "c_custkey": {"type": "integer"},
+        "c_mktsegment": {"values": ["BUILDING", "AUTOMOBILE", "MACHINERY"]},
+        "c_nationkey": whole(0, 11), "o_orderkey": whole(0, 10**6), "o_orderdate": day(),
+        "o_orderpriority": {"values": ["1-URGENT", "2-HIGH", "5-LOW"]},
+        "l_partkey": whole(0, 39), "l_suppkey": whole(0, 19), "l_quantity": whole(1, 50),
+        "l_extendedprice": number(0, 100_000), "l_discount": number(0, 0.1),
+        "l_returnflag": {"values": ["A", "N", "R"]}, "l_linestatus": {"values": ["O", "F"]},
+        "l_shipmode": {"values": ["AIR", "MAIL", "SHIP"]}, "l_shipdate": day(),
+        "l_late": {"type": "boolean", "nullable": False},
+    }  # fmt: skip
+    lookups = {
+        "nation": {"on": "c_nationkey", "key": "n_nationkey", "rows": nation},
+        "part": {"on": "l_partkey", "key": "p_partkey", "rows": part},
+        "supplier": {"on": "l_suppkey", "key": "s_suppkey", "rows": supplier},
+    }
+    unit = {"column": "c_custkey", "max_rows": MOST}
+    return "lineitem", rows, {"columns": columns, "unit": unit, "lookups": lookups}
+
+
+def arrow(rows):
+    return pa.Table.from_pylist(rows)
+
+
+# --- TPC-H: number, as it is asked of separate tables, and what is nearest if that is refused ----
+
+REVENUE = "l_extendedprice * (1 - l_discount)"
+TPCH = [
+    (1, "select l_returnflag, l_linestatus, sum(l_quantity) as q, sum(l_extendedprice) as p, "
+        f"sum({REVENUE}) as d, count(*) as n from lineitem where l_shipdate <= date '1998-09-02' "
+        "group by l_returnflag, l_linestatus", None),
+    (3, f"select sum({REVENUE}) as revenue from customer join orders on c_custkey = o_custkey join "
+        "lineitem on l_orderkey = o_orderkey where c_mktsegment = 'BUILDING'",
+        f"select sum({REVENUE}) as revenue from lineitem where c_mktsegment = 'BUILDING' and "
+        "o_orderdate < date '1995-03-15' and l_shipdate > date '1995-03-15'"),
+    (4, "select o_orderpriority, count(*) as n from orders where exists (select * from lineitem "
+        "where l_orderkey = o_orderkey) group by o_orderpriority",
+        "select o_orderpriority, count(*) as n from lineitem where l_late group by o_orderpriority"),
+    (5, f"select n_name, sum({REVENUE}) as revenue from customer, orders, lineitem, nation where "
+        "c_custkey = o_custkey group by n_name",
+        f"select n_name, sum({REVENUE}) as revenue from lineitem join nation on c_nationkey = "
+        "nation.n_nationkey where r_name = 'ASIA' group by n_name"),
+    (6, "select sum(l_extendedprice * l_discount) as revenue from lineitem where l_discount between "
+        "0.05 and 0.07 and l_quantity < 24 and l_shipdate >= date '1994-01-01'", None),
+    (7, f"select extract(year from l_shipdate) as y, sum({REVENUE}) as v from lineitem join supplier "
+        "on l_suppkey = supplier.s_suppkey join nation on c_nationkey = nation.n_nationkey where "
+        "s_nation = 'NATION1' and n_name = 'NATION2' group by 1", None),
+    (8, f"select extract(year from o_orderdate) as y, sum({REVENUE}) filter (where s_nation = "
+        "'NATION3') as share, count(*) as n from lineitem join supplier on l_suppkey = "
+        "supplier.s_suppkey join part on l_partkey = part.p_partkey where p_type = 'ECONOMY STEEL' "
+        "group by 1", None),
+    (9, f"select s_nation, sum({REVENUE}) as profit from lineitem join supplier on l_suppkey = "
+        "supplier.s_suppkey group by s_nation", None),
+    (10, f"select c_custkey, sum({REVENUE}) as revenue from customer join orders on c_custkey = "
+         "o_custkey join lineitem on l_orderkey = o_orderkey where l_returnflag = 'R' group by 1",
+         "select count(*) as n, sum(r) as revenue from (select c_custkey, least(sum(l_extendedprice), "
+         "200000) as r from lineitem where l_returnflag = 'R' group by c_custkey)"),
+    (12, "select l_shipmode, count(*) as n from orders join lineitem on o_orderkey = l_orderkey group "
+         "by l_shipmode",
+         "select l_shipmode, count(*) filter (where o_orderpriority in ('1-URGENT', '2-HIGH')) as "
+         "high, count(*) as n from lineitem where l_late group by l_shipmode"),
+    (13, "select c_count, count(*) as n from (select c_custkey, count(o_orderkey) as c_count from "
+         "customer left join orders on c_custkey = o_custkey group by c_custkey) group by c_count",
+         "select c_count, count(*) as n from (select c_custkey, least(count(*), 6) as c_count from "
+         "lineitem group by c_custkey) group by c_count"),
+    (14, f"select sum({REVENUE}) filter (where p_type like 'PROMO%') as promo, count(*) as n from "
+         "lineitem join part on l_partkey = part.p_partkey", None),
+    (17, "select sum(l_extendedprice) as total from lineitem join part on l_partkey = part.p_partkey "
+         "where p_brand = 'Brand#3' and p_container = 'MED BAG' and l_quantity < (select avg(l_quantity)"
+         " from lineitem)",
+         "select sum(l_extendedprice) as total from lineitem join part on l_partkey = part.p_partkey "
+         "where p_brand = 'Brand#3' and p_container = 'MED BAG' and l_quantity < 5"),
+    (18, "select count(*) as n from (select o_orderkey, sum(l_quantity) as q from lineitem group by "
+         "o_orderkey) where q > 100",
+         "select count(*) as n from (select c_custkey, least(sum(l_quantity), 300) as q from lineitem "
+         "group by c_custkey) where q > 100"),
+    (19, f"select sum({REVENUE}) as revenue from lineitem join part on l_partkey = part.p_partkey "
+         "where (p_brand = 'Brand#1' and l_quantity between 1 and 11) or (p_brand = 'Brand#2' and "
+         "l_shipmode = 'AIR' and p_size <= 10)", None),
+    (22, "select count(*) as n from customer where not exists (select * from orders where o_custkey = "
+         "c_custkey)",
+         "select count(*) as n from (select c_custkey, max(o_orderdate) as latest from lineitem group "
+         "by c_custkey) where latest < date '1997-01-01'"),
+]  # fmt: skip
