@@ -54,6 +54,7 @@ if TYPE_CHECKING:  # each `as` itself: a name that is passed on
     from sulq.values.price import Price as Price
     from sulq.values.query import Bins as Bins
     from sulq.values.query import Blocks as Blocks
+    from sulq.values.query import Discover as Discover
     from sulq.values.query import Leaf as Leaf
     from sulq.values.query import Mean as Mean
     from sulq.values.query import NearestCentre as NearestCentre
@@ -93,8 +94,8 @@ _HOMES = {
     "progress": ("Steps",),
     "privacy.promise": ("Promise",),
     "values.query": (
-        "Bins", "Blocks", "Leaf", "Mean", "NearestCentre", "Products", "Query", "Rows", "Side",
-        "Strategy", "Sums",
+        "Bins", "Blocks", "Discover", "Leaf", "Mean", "NearestCentre", "Products", "Query", "Rows",
+        "Side", "Strategy", "Sums",
     ),
     "queryable": ("Queryable",),
     "rehearsal_database": ("rehearsal",),

@@ -20,7 +20,7 @@ from sulq.sql.quantiles import Distribution
 from sulq.values.answer import Answer
 from sulq.values.marginals import Marginals
 from sulq.values.price import Budget, Price
-from sulq.values.query import Bins, Query, Rows
+from sulq.values.query import Bins, Discover, Query, Rows
 from sulq.values.table import Table
 from sulq.values.uncertain import Uncertain
 
@@ -245,6 +245,20 @@ class CommonQuestions:
         )  # fmt: skip
         tables: dict[tuple[str, ...], Table] = self.answer(self.question(asked))
         return tables
+
+    def discover(
+        self, column: str, at_least: int | None = None, *, where: str | None = None,
+        rows: Rows | None = None,
+    ) -> Table:  # fmt: skip
+        """The values of a text that enough rows have, with noisy counts, the most frequent first.
+
+        For a column whose values nobody listed. How many rows are enough follows from the noise;
+        with `at_least`, so many, and the noise that this needs is paid for:
+        db.price(sulq.Query(sulq.Discover(column, at_least))) says so first. The database must have
+        been opened with discoveries=....
+        """
+        asked = Discover(column, at_least)
+        return self.ask(Query(asked, where=where, rows=rows)).table()
 
     def profile(self, *, budget: Any = None) -> Profile:
         """Missing values, ranges, quartiles and shares of every column, in one question.

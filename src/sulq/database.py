@@ -54,6 +54,7 @@ class Database(CommonQuestions):
         self.schema = engine.schema
         self._ledger = ledger
         self._planner = planner or Planner(engine.schema, promise, pricing, name, ledger)
+        self._planner.rows = engine.rows
         self._pipeline = Pipeline(
             engine, ledger, noise, guard, Lifetime(), name=name, policy=policy
         )

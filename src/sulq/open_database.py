@@ -33,7 +33,8 @@ from sulq.values.schema import Schema
 if TYPE_CHECKING:
     from sulq.ledger import Ledger
 
-UNSAID = {"delta": 1e-6, "noise": "gaussian", "guarantee": "beliefs", "pricing": "geometry"}
+UNSAID = {"delta": 1e-6, "noise": "gaussian", "guarantee": "beliefs", "pricing": "geometry",
+          "discoveries": 0}  # fmt: skip
 AUDITED = {"rule": "classes", "dither": 2, "known": 0.5, "independent_rows": False,
            "independent_columns": False, "priors": None, "simulate": None}  # fmt: skip
 
@@ -47,6 +48,7 @@ def open(
     known: float = 0.5, independent_rows: bool = False, independent_columns: bool = False,
     priors: Mapping[Any, Any] | None = None, simulate: Any = None,
     group: str | Group | None = None, programs: bool = False, program_fuel: int = FUEL,
+    discoveries: int = 0, share: float | None = None,
 ) -> Database:  # fmt: skip
     """Open a private table under a promise.
 
@@ -61,6 +63,8 @@ def open(
     `group` names datasets about the same people, which have one T: what is spent on any counts for
     all. `ledger` is then the group's, the same for all of them. See docs/howto/groups.md.
     programs=True lets questions run `sulq.Program`s, with at most `program_fuel` for each row.
+    `discoveries` is how often values that nobody listed may be named (`db.discover`), and `share`
+    the part of delta that is set aside for all of them, a tenth unless said.
 
     mode="audited" adds no noise but a small dither, and refuses what would tell one row; the
     arguments after `mode` belong to it. See docs/howto/audited.md before choosing it.
@@ -69,7 +73,7 @@ def open(
 
     check_switch(programs, program_fuel, mode)
     audit = _audit(
-        mode, group, epsilon=epsilon, delta=delta, queries=queries, noise=noise,
+        mode, group, discoveries, epsilon=epsilon, delta=delta, queries=queries, noise=noise,
         guarantee=guarantee, rule=rule, dither=dither, known=known,
         independent_rows=independent_rows, independent_columns=independent_columns,
         priors=priors, simulate=simulate,
@@ -77,7 +81,7 @@ def open(
     _check_pricing(pricing)
     stated: dict[str, Any] = {
         "epsilon": epsilon, "delta": delta, "queries": queries, "noise": noise,
-        "guarantee": guarantee, "pricing": pricing,
+        "guarantee": guarantee, "pricing": pricing, "discoveries": discoveries, "share": share,
     }  # fmt: skip
     promise = _promise(stated) if audit is None and None not in (epsilon, queries) else None
     found = settled(open_source(source, table, name, engine))
@@ -85,6 +89,7 @@ def open(
     if promise is None and audit is None:
         stated = _recorded(where, stated, shared)
         promise, pricing = _promise(stated), stated["pricing"]
+    _check_group(promise, group)
     declared = _declared(schema, source, found)
     running = open_engine(found, declared, engine, show("scanning"), programs)
     if audit is not None:
@@ -98,6 +103,15 @@ def open(
     )
     fuel = program_fuel if programs else None
     return _database(running, promise, book, guard, pricing, found.name, fuel)
+
+
+def _check_group(promise: Promise | None, group: Any) -> None:
+    """Datasets of a group have one promise, and no share of its delta is each one's own."""
+    if promise is not None and promise.discoveries and group is not None:
+        raise PromiseError(
+            "discoveries: a table with a share of delta set aside for them cannot be in a group. "
+            "Nothing was charged.\nLeave group= out, or begin without discoveries."
+        )
 
 
 def _database(
@@ -120,13 +134,15 @@ def _check_pricing(pricing: str) -> None:
         raise PromiseError(f"pricing={pricing!r}, want one of {', '.join(PRICINGS)}.")
 
 
-def _audit(mode: str, group: Any, **terms: Any) -> Audit | None:
+def _audit(mode: str, group: Any, discoveries: int, **terms: Any) -> Audit | None:
     """What mode="audited" is opened with; refuse its arguments where they would mean nothing."""
     if mode == "audited" and group is not None:
         raise PromiseError(
             f"group={group!r}: an audited table cannot join a group. Its answers are exact, so "
             "what they tell cannot be counted together with noisy ones. Nothing was charged."
         )
+    if mode == "audited" and discoveries:
+        raise PromiseError("discoveries: they need noise. Leave out mode='audited', or them.")
     if mode == "audited":
         return Audit(**terms)
     if mode != "noise":
@@ -143,7 +159,8 @@ def _promise(stated: Mapping[str, Any]) -> Promise:
             "state the promise: epsilon=..., queries=... (and delta=1e-6 unless given). "
             "`sulq plan --rows N` shows what each choice costs."
         )
-    return Promise(**{k: v for k, v in stated.items() if k != "pricing"})
+    terms = {k: v for k, v in stated.items() if k != "pricing" and (k, v) != ("share", None)}
+    return Promise(**terms)
 
 
 def _recorded(where: str, stated: dict[str, Any], shared: Group | None) -> dict[str, Any]:

@@ -408,6 +408,7 @@ def requests_of(order: Order) -> list[Request]:
             order.analyst,
             tuple(spec.code for spec in b.programs),
             b.key_sets,
+            b.discoveries,
         )
         for b, each in zip(bundles, ids, strict=True)
     ]

@@ -12,6 +12,8 @@ from sulq.expressions.parse import SHORT, shorten
 from sulq.ledger.older_charges import Upgraded
 from sulq.privacy.pricing import Tariff, tariff_of
 from sulq.questions.check import CheckedQuery, check
+from sulq.questions.discovery import Discovery
+from sulq.questions.discovery_threshold import ready
 from sulq.questions.facts import Fact, divided, is_public, public_values
 from sulq.questions.joint_price import priced_together
 from sulq.questions.partitions import histogram_axis
@@ -53,16 +55,19 @@ class Planner:
         self._ledger = ledger  # None: the charges are kept elsewhere
         self.program_fuel = program_fuel  # of a row; None: programs are off
         self.time_micro = time_micro  # for how long a program took, beside its answer
+        self.rows = 0  # n, which is public
         self._older = None if ledger is None else Upgraded(ledger, self.with_tariff)
 
     def seen_as(self, view: Callable[[], Projection]) -> Planner:
         """The same table with a view's columns in place of its own."""
         if self._view is not None:
             raise QueryNotAllowed("project: this is a projection already; project the table.")
-        return Planner(
+        made = Planner(
             self._stored, self._promise, self._pricing, self._name, self._ledger, view(),
             self.program_fuel, self.time_micro,
         )  # fmt: skip
+        made.rows = self.rows
+        return made
 
     def question(
         self,
@@ -285,6 +290,8 @@ class Planner:
         # Looking is free, so only small questions are kept, whatever an analyst looks at.
         found = _small(*terms) if is_small(query) else check(*terms)
         check_programs(found, self.program_fuel)
+        if isinstance(found.measurement, Discovery):
+            return ready(found, self._promise, self._pricing, self.rows)
         return found
 
     def tariff(self, checked: CheckedQuery) -> Tariff:

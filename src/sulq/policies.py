@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Protocol, TypeVar
 
 from sulq.engines.failures import Failure, attempt
 from sulq.privacy.choice import Choosing
+from sulq.questions.discovery import Discovery
 from sulq.questions.percentile_choice import Choice
 
 if TYPE_CHECKING:
@@ -181,6 +182,9 @@ def add_noise(query: CheckedQuery, tariff: Tariff, exact: Matrix, noise: Drawn) 
         (law,) = tariff.laws
         assert isinstance(law, Choosing)
         return measurement.chosen(exact, law, noise[law])
+    if isinstance(measurement, Discovery):
+        (law,), (multiple,) = tariff.laws, tariff.multiples
+        return measurement.named(exact, multiple, noise[law])
     if measurement is not None:
         exact = measurement.before_noise(exact)
     ready = {number: noise[law] for number, law in _different(tariff).items()}
@@ -200,6 +204,8 @@ def dot(a: Sequence[int], b: Sequence[int]) -> int:
 
 
 def zeros(query: CheckedQuery) -> Matrix:
-    """The sums of no rows."""
+    """The sums of no rows, in which no value is found."""
+    if isinstance(query.measurement, Discovery):
+        return []
     cells, width = query.shape
     return [[0] * width for _ in range(cells)]

@@ -24,7 +24,7 @@ NUMBER, WHOLE, SWITCH = (int | float, "a number"), (int, "a whole number"), (boo
 WANTED: dict[str, tuple[Any, str]] = {  # what is no text
     "epsilon": NUMBER, "delta": NUMBER, "dither": NUMBER, "known": NUMBER, "queries": WHOLE,
     "independent_rows": SWITCH, "independent_columns": SWITCH, "priors": (dict, "a table [priors]"),
-    "programs": SWITCH, "program_fuel": WHOLE,
+    "programs": SWITCH, "program_fuel": WHOLE, "discoveries": WHOLE, "share": NUMBER,
 }  # fmt: skip
 
 
@@ -54,6 +54,8 @@ class Settings:
     group: str | None = None
     programs: bool | None = None
     program_fuel: int | None = None
+    discoveries: int | None = None
+    share: float | None = None
 
     @classmethod
     def load(cls, path: str | Path) -> Settings:

@@ -7,6 +7,7 @@ Heavy libraries are imported inside the commands, so that `sulq --help` is quick
     common.py           what commands share: results and errors, finding a database
     demo.py             sulq demo: a private table behind a server, asked over HTTP
     demo_data.py        synthetic people for the demo, from a fixed seed
+    discover.py         sulq discover: values that enough rows have
     learn.py            sulq learn: models from noisy sums, priced before they are paid
     line_editing.py     a prompt with arrow keys, completion and a history
     mine.py             sulq publish and sulq mine: noisy tables in a file, and questions to it
@@ -36,6 +37,7 @@ from sulq import __version__
 from sulq.cli import (
     ask,
     audit,
+    discover,
     learn,
     mine,
     owner,
@@ -99,7 +101,13 @@ _group(FIRST, "schema", "Draft and check a schema.", prepare)
 _add(FIRST, init=prepare.init, encode=prepare.encode)
 _group(FIRST, "postgres", "Rights for a PostgreSQL source or ledger.", postgres)
 ask.add(app, ASKING)
-_add(ASKING, profile=profile.profile, rehearse=ask.rehearse, shell=shell.shell)
+_add(
+    ASKING,
+    profile=profile.profile,
+    discover=discover.discover,
+    rehearse=ask.rehearse,
+    shell=shell.shell,
+)
 models = typer.Typer(no_args_is_help=True, help="Learn a model from noisy sums.", cls=learn.Kinds)
 app.add_typer(models, name="learn", rich_help_panel=LEARNING)
 _add(LEARNING, predict=predict.predict, sample=sample.sample)

@@ -25,6 +25,7 @@ from sulq.estimator import NOTE, not_known, noted
 from sulq.expressions.program import sent_along
 from sulq.ledger import Allotment, Charge, Entry, Freeze
 from sulq.ledger.chain import ASKED, EMPTY, canonical, checked_link
+from sulq.ledger.discoveries import KIND as DISCOVER
 from sulq.ledger.programs import KIND as PROGRAM
 from sulq.planner import Planner
 from sulq.privacy.noise import SystemNoise
@@ -32,6 +33,7 @@ from sulq.privacy.pricing import Tariff
 from sulq.privacy.promise import Promise
 from sulq.programs.library import MAX_FUEL
 from sulq.questions.check import CheckedQuery
+from sulq.questions.discovery import Discovery
 from sulq.questions.facts import Fact, KeyCounts
 from sulq.questions.question import (
     Bundle,
@@ -46,7 +48,9 @@ from sulq.values.price import Budget
 from sulq.values.query import Query, Rows
 from sulq.values.schema import Schema
 
-PROMISE = ("epsilon", "delta", "queries", "noise", "guarantee", "subject", "group")
+PROMISE = (
+    "epsilon", "delta", "queries", "noise", "guarantee", "subject", "group", "discoveries", "share"
+)  # fmt: skip
 FACTS = {"name", "rows", "schema", "promise", "pricing"}  # of every dataset
 PAGE = 1000
 
@@ -215,7 +219,7 @@ class RemoteDatabase(Database):
 
     def decisions(self) -> list[Entry]:
         """What the owner decided, oldest first; for the owner."""
-        return [e for e in self.entries() if e.kind not in (*ASKED, PROGRAM)]
+        return [e for e in self.entries() if e.kind not in (*ASKED, PROGRAM, DISCOVER)]
 
     def verify(self) -> int:
         """Fetch the ledger and follow its hashes here; the number of entries. For its owner."""
@@ -342,11 +346,13 @@ def _estimate(checked: CheckedQuery, tariff: Tariff, answer: dict[str, Any]) -> 
 def _filled(bundle: Bundle, answers: Sequence[dict[str, Any]]) -> list[Answer]:
     """The bundle's answers from the numbers that came; both sides must agree what was asked."""
     noisy, prices = [], 0
-    for (_, tariff), answer in zip(bundle.parts, answers, strict=True):
+    for (checked, tariff), answer in zip(bundle.parts, answers, strict=True):
         prices += answer["price_micro"]
         rows = [[Fraction(x) / s for x, s in zip(row, tariff.steps, strict=True)]
                 for row in answer["exact"]]  # fmt: skip
-        noisy.append([[int(x) for x in row] for row in rows])
+        found = isinstance(checked.measurement, Discovery)
+        named = [[value] for value in answer["cells"]] if found else [[]] * len(rows)
+        noisy.append([[*n, *map(int, row)] for n, row in zip(named, rows, strict=True)])
         if any(x.denominator != 1 for row in rows for x in row):
             raise _differ()
     if prices != bundle.price.micro:

@@ -5,6 +5,7 @@ array_engine.py       an array in memory, read where it lies
 base.py               Engine: what every engine is
 bounded.py            scans that must end by a moment known beforehand (PODS 05, 3.1.5)
 cubes.py              the distinct combinations of few-valued columns, and their counts
+discoveries.py        values of a text that enough rows have, and how many
 duckdb.py             the embedded default: files of many kinds, or an Arrow table
 duckdb_connection.py  connections that reach one source and nothing else
 duckdb_files.py       which function of DuckDB's reads a file, or the files of a folder

@@ -25,6 +25,7 @@ import numpy as np
 
 from sulq.engines.base import Matrix, Progress
 from sulq.engines.cubes import Cubes
+from sulq.engines.discoveries import apart
 from sulq.engines.duckdb_connection import (
     LOCKS,
     check_view,
@@ -304,8 +305,11 @@ class DuckDBEngine(SqlEngine):
     def sums(self, queries: Sequence[CheckedQuery]) -> list[Matrix]:
         """The exact cells x values of every query, in one scan."""
         with self._scanning(), self._watched():
-            found = self._cubes.sums(queries)
-            return self._partly_by_cubes(queries, self._in_one_way) if found is None else found
+            return apart(queries, self._sums, self._discovered)
+
+    def _sums(self, queries: Sequence[CheckedQuery]) -> list[Matrix]:
+        found = self._cubes.sums(queries)
+        return self._partly_by_cubes(queries, self._in_one_way) if found is None else found
 
     def _in_one_way(self, queries: Sequence[CheckedQuery]) -> list[Matrix]:
         """All by one statement, or all through the kernel."""

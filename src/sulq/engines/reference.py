@@ -8,6 +8,7 @@ from typing import Any
 import pyarrow as pa
 
 from sulq.engines.base import Matrix, check_public
+from sulq.engines.discoveries import apart
 from sulq.kernel.sums import batch_rows, batches_of, gather
 from sulq.questions.check import CheckedQuery
 from sulq.values.schema import Schema
@@ -25,6 +26,9 @@ class ReferenceEngine:
 
     def sums(self, queries: Sequence[CheckedQuery]) -> list[Matrix]:
         """The exact cells x values of every query."""
+        return apart(queries, self._sums, lambda query, _: self._sums([query])[0])
+
+    def _sums(self, queries: Sequence[CheckedQuery]) -> list[Matrix]:
         step = batch_rows(queries, self.schema)
         parts = batches_of([self.table], self.table.column_names, step, self.schema)
         return [m.rows() for m in gather(queries, parts)]

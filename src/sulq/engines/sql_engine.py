@@ -8,11 +8,13 @@ from typing import Any
 
 from sulq.engines.base import Matrix, check_public
 from sulq.engines.cubes import Cubes, spare
+from sulq.engines.discoveries import Found, apart, statement
 from sulq.engines.failures import without_words
 from sulq.engines.select import Row, Statement, needs_kernel
 from sulq.engines.writer import TooLong, Writer
 from sulq.errors import SchemaError
 from sulq.questions.check import CheckedQuery
+from sulq.questions.discovery import Discovery
 from sulq.values.schema import Schema
 
 Way = Callable[[Sequence[CheckedQuery]], list[Matrix]]
@@ -47,13 +49,23 @@ class SqlEngine:
     def sums(self, queries: Sequence[CheckedQuery]) -> list[Matrix]:
         """The exact cells x values of every query, over one state of the rows."""
         with self._scanning():
-            aside = [needs_kernel(q) for q in queries]
-            ways = (
-                way([q for q, kernel in zip(queries, aside, strict=True) if kernel == by_kernel])
-                for by_kernel, way in ((False, self._by_sql), (True, self._by_kernel))
-            )
-            found = [iter(matrices) for matrices in ways]
-            return [next(found[kernel]) for kernel in aside]
+            return apart(queries, self._sums, self._discovered)
+
+    def _sums(self, queries: Sequence[CheckedQuery]) -> list[Matrix]:
+        aside = [needs_kernel(q) for q in queries]
+        ways = (
+            way([q for q, kernel in zip(queries, aside, strict=True) if kernel == by_kernel])
+            for by_kernel, way in ((False, self._by_sql), (True, self._by_kernel))
+        )
+        found = [iter(matrices) for matrices in ways]
+        return [next(found[kernel]) for kernel in aside]
+
+    def _discovered(self, query: CheckedQuery, sought: Discovery) -> Found:
+        """Values and how many rows have them."""
+        sql = statement(self._writer, query, sought, self._source)
+        if sql is not None:
+            return [(row[0], row[1]) for row in self._ask(sql)]
+        return [(value, count) for value, count in self._by_kernel([query])[0]]
 
     @without_words
     def probe(self) -> None:

@@ -17,6 +17,7 @@ class Matrix:
         self.shape = shape
         self.total: dict[tuple[int, int], int] = {}
         self.seen: set[tuple[int, Any]] = set()
+        self.met: dict[str, int] | None = None  # texts that rows have, and how many
         self.whole: NDArray[np.int64] | None = None  # of the last rows, not in the total yet
         self.pending = 0  # how many rows these are
 
@@ -25,6 +26,11 @@ class Matrix:
         if (cell, name) not in self.seen:
             self.seen.add((cell, name))
             self.total[cell, 0] = self.total.get((cell, 0), 0) + 1
+
+    def meet(self, value: str) -> None:
+        """Count one more row that has this text."""
+        assert self.met is not None
+        self.met[value] = self.met.get(value, 0) + 1
 
     def add(self, cells: Array, values: Array) -> None:
         """Add a part: which cells, and their integers below 2^63."""
@@ -53,8 +59,10 @@ class Matrix:
         self._settle()
         return self.total
 
-    def rows(self) -> list[list[int]]:
-        """The whole matrix, empty cells as 0."""
+    def rows(self) -> list[list[Any]]:
+        """The whole matrix, empty cells as 0; or texts and how many rows have each."""
+        if self.met is not None:
+            return [[value, count] for value, count in self.met.items()]
         out = [[0] * self.shape[1] for _ in range(self.shape[0])]
         for (cell, j), x in self.sums().items():
             out[cell][j] = x

@@ -16,12 +16,14 @@ from numpy.typing import NDArray
 
 from sulq.expressions.columns import Array, Vector, arrow_vector, key_vector
 from sulq.expressions.node import Node
+from sulq.expressions.node import column as column_node
 from sulq.kernel.batch import Batch
 from sulq.kernel.cells import cell_numbers, hashed
 from sulq.kernel.dense import add_dense
 from sulq.kernel.matrix import Matrix
 from sulq.questions.check import CheckedQuery
 from sulq.questions.contributions import Dense
+from sulq.questions.discovery import Discovery
 from sulq.questions.grid import Value
 from sulq.questions.key_sets import KeySet
 from sulq.values.schema import Schema
@@ -46,6 +48,9 @@ def add_batch(
 ) -> None:
     """Add one batch's contributions; `counts` says how many rows each stands for."""
     member, cells = member_cells(query, batch)
+    if isinstance(query.measurement, Discovery):
+        _add_values(query.measurement, batch, member, matrix)
+        return
     if isinstance(query.values, Dense):
         if query.values.kind == "people":
             _add_people(query.values, batch, member, cells, matrix)
@@ -129,11 +134,20 @@ def _add_people(dense: Dense, batch: Batch, member: Array, cells: Array, matrix:
         matrix.see(cell, name)
 
 
+def _add_values(sought: Discovery, batch: Batch, member: Array, matrix: Matrix) -> None:
+    """Count how many rows have each text; the missing have none."""
+    found = batch.evaluate(column_node(batch.schema[sought.column]))
+    for value in found.data[member & found.valid].tolist():
+        matrix.meet(value[: sought.letters])
+
+
 def gather(
     queries: Sequence[CheckedQuery], batches: Iterable[Batch], counts: Array | None = None
 ) -> list[Matrix]:
     """The sums of every query over all batches."""
     gathered = [Matrix(q.shape) for q in queries]
+    for query, matrix in zip(queries, gathered, strict=True):
+        matrix.met = {} if isinstance(query.measurement, Discovery) else None
     for batch in batches:
         for query, matrix in zip(queries, gathered, strict=True):
             add_batch(query, batch, matrix, counts)
@@ -167,6 +181,8 @@ def needed_columns(queries: Sequence[CheckedQuery], schema: Schema) -> list[str]
             names |= node.columns()
         for axis in query.axes:
             names |= set(axis.columns)
+        if isinstance(query.measurement, Discovery):
+            names.add(query.measurement.column)
         if query.sample is not None and schema.key is not None:
             names.add(schema.key.name)
         if isinstance(query.values, Dense):

@@ -23,6 +23,7 @@ from sulq.ledger.chain import (
     entries_from,
     read_head,
 )
+from sulq.ledger.discoveries import KIND as DISCOVER
 from sulq.ledger.kept_keys import KIND as KEYS
 from sulq.ledger.kept_keys import kept_set
 from sulq.ledger.older_text import question_of
@@ -204,7 +205,9 @@ class History:
     @patient
     def decisions(self, *, after: int = -1, before: int | None = None) -> list[Entry]:
         """Every entry that is no question and no answer, oldest first."""
-        asked = _decisions.where(ENTRIES.c.number > after, ENTRIES.c.kind.not_in((PROGRAM, KEYS)))
+        asked = _decisions.where(
+            ENTRIES.c.number > after, ENTRIES.c.kind.not_in((PROGRAM, KEYS, DISCOVER))
+        )
         if before is not None:
             asked = asked.where(ENTRIES.c.number < before)
         with self._reading() as connection:

@@ -29,6 +29,7 @@ from sulq.ledger.chain import (
     now,
     read_head,
 )
+from sulq.ledger.discoveries import allowed
 from sulq.ledger.freeze import current, freeze, refusal, resume, withheld
 from sulq.ledger.group_commit import Ticket, Together
 from sulq.ledger.group_ledger import GroupLedger, Standing
@@ -285,7 +286,10 @@ class Ledger(Book, History):
             known = look_up(page.connection, bill.requests)
         if self._freeze is not None and known.lacks(bill.requests):
             raise refusal(self.name, self._freeze)
-        pay(page, bill.requests, known, total=self.total, name=self.name, count=self._counted)
+        pay(
+            page, bill.requests, known, total=self.total, name=self.name, count=self._counted,
+            discoveries=allowed(self.terms),
+        )  # fmt: skip
         return known
 
     def _counted(self, requests: Sequence[Request]) -> list[int | None]:

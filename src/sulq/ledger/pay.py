@@ -27,6 +27,7 @@ from sulq.ledger.chain import (
     digest,
     now,
 )
+from sulq.ledger.discoveries import check_discoveries, keep_discoveries
 from sulq.ledger.kept_keys import keep_sets, sets_not_kept
 from sulq.ledger.older_text import question_of
 from sulq.ledger.programs import keep_programs, not_kept
@@ -132,6 +133,7 @@ def look_up(connection: Connection, requests: Sequence[Request]) -> Known:
 
 def pay(
     page: Page, requests: Sequence[Request], known: Known, *, total: int, name: str,
+    discoveries: int,
     count: Callable[[Sequence[Request]], Sequence[int | None]],
 ) -> None:  # fmt: skip
     """Charge each question not charged yet and bind each new id; or refuse all of them.
@@ -148,9 +150,11 @@ def pay(
     allotments.check(new.values(), name)
     modules = not_kept(page, [code for request in new.values() for code in request.programs])
     sets = sets_not_kept(page, [kept for request in new.values() for kept in request.key_sets])
+    found = check_discoveries(page, new.values(), discoveries, name)
     counted = count(list(new.values()))
     keep_programs(page, modules)
     keep_sets(page, sets)
+    keep_discoveries(page, found)
     for (key, request), there in zip(new.items(), counted, strict=True):
         remaining = total - spending.add(request.price, request.cells)
         left, own = (remaining, there), allotments.spend(request)

@@ -30,6 +30,8 @@ from sulq.ledger.chain import (
     is_group,
     walk,
 )
+from sulq.ledger.discoveries import KIND as DISCOVER
+from sulq.ledger.discoveries import allowed
 from sulq.ledger.freeze import followed
 from sulq.ledger.types import Allotment, Freeze, Head
 
@@ -85,6 +87,7 @@ class Replay:
         self.head = EMPTY
         self.freeze: Freeze | None = None
         self.prices = 0  # of all charges together
+        self.discoveries = 0
         self._spending = Spending(0, 0, {})  # as the tables have it
         self._highest = Spending(0, 0, {})  # the most that rows may have spent, wherever they moved
         self.charges: dict[int, dict[str, Any]] = {}  # rows of the index on them
@@ -130,6 +133,10 @@ class Replay:
             self.terms = body["terms"]
             self.head = replace(self.head, epoch=number)
             self._refresh(number, body.get("spending"))
+        elif kind == DISCOVER:
+            self.discoveries += body["count"]
+            if not 0 < body["count"] <= allowed(self.terms) - self.discoveries + body["count"]:
+                raise damaged(number, "names values more often than was promised")
         elif kind == "carry":
             self._carry(number, body["remaining"])
 

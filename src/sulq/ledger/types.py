@@ -24,6 +24,7 @@ class Request:
     analyst: str = ""
     programs: tuple[bytes, ...] = ()  # modules that it runs
     key_sets: tuple[tuple[str, tuple[Any, ...]], ...] = ()  # hashes and keys of rows it names
+    discoveries: int = 0  # how often it names values that nobody listed
 
     def __post_init__(self) -> None:
         if type(self.price) is not int or self.price < 0:

@@ -11,7 +11,9 @@ No rows and no disk. Everything that privacy rests on is an int or a Fraction.
     noise_ahead.py  noise drawn before it is needed, so that a late draw delays no response
     pricing.py      a checked query -> its price, and the noise of each number
     promise.py      epsilon, delta and T -> the noise of one answer, in words too
+    promise_terms.py  are the terms of a promise what they must be?
     residuals.py    how far one row can move what tables say beyond their margins
     several_facts.py  how far several beliefs about one row can grow at once
     strategy_matrix.py  matrices that answer every range or prefix of a line of cells best
+    thresholds.py   from how many rows on a value is named that nobody listed
 """

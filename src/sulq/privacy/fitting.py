@@ -12,7 +12,8 @@ from collections.abc import Iterable
 from typing import Any
 
 from sulq.errors import PromiseError
-from sulq.privacy.promise import Promise, whole_number
+from sulq.privacy.promise import Promise
+from sulq.privacy.promise_terms import whole_number
 
 MOST = 10**9  # queries that are looked at
 QUICK = ("gaussian", "laplace")  # kinds whose variance is a formula

@@ -7,11 +7,8 @@ Proofs: docs/proofs/promise.md
 from __future__ import annotations
 
 import math
-import numbers
-import operator
 import warnings
 from collections.abc import Mapping
-from contextlib import suppress
 from dataclasses import asdict, dataclass, fields
 from fractions import Fraction
 from functools import lru_cache
@@ -20,6 +17,7 @@ from typing import Any
 from sulq.errors import PromiseError
 from sulq.privacy.chance import one_in, percent
 from sulq.privacy.noise import Binomial, Gaussian, Laplace, Law, Stitched, root_up
+from sulq.privacy.promise_terms import delta_of, one_of, positive, real, share_of, whole_number
 from sulq.privacy.several_facts import chances, growth
 
 NOISES = ("gaussian", "laplace", "binomial", "stitched")
@@ -56,17 +54,21 @@ class Promise:
     guarantee: str = "beliefs"
     subject: str = "row"  # or "person": all the rows that [unit] lets one person have
     group: str = ""  # the group of datasets about the same people that all `queries` are for
+    discoveries: int = 0  # how often values that nobody listed may be named
+    share: float = 0.0  # of delta, the part that all of these have together
 
     def __post_init__(self) -> None:
-        _one_of("noise", self.noise, NOISES)
-        _one_of("guarantee", self.guarantee, GUARANTEES)
-        _one_of("subject", self.subject, ("row", "person"))
-        epsilon = _real("epsilon", self.epsilon, "a positive number")
+        one_of("noise", self.noise, NOISES)
+        one_of("guarantee", self.guarantee, GUARANTEES)
+        one_of("subject", self.subject, ("row", "person"))
+        epsilon = real("epsilon", self.epsilon, "a positive number")
         if not 0 < epsilon < math.inf:
             raise PromiseError(f"epsilon={self.epsilon!r}: a positive number is needed.")
         object.__setattr__(self, "epsilon", epsilon)
-        object.__setattr__(self, "delta", _delta(self.delta, self.noise))
+        object.__setattr__(self, "delta", delta_of(self.delta, self.noise))
         object.__setattr__(self, "queries", whole_number("queries", self.queries))
+        terms = (self.discoveries, self.share, self.delta, self.noise, self.group)
+        object.__setattr__(self, "share", share_of(*terms))
         self._check_size()
         if epsilon > SAYS_LITTLE:
             warnings.warn(
@@ -106,9 +108,17 @@ class Promise:
             terms = (self.epsilon, self.delta, self.queries, BEND, FEWEST_STEPS)
             return Fraction(stitched_variance(*terms))
         formula = dp_variance if self.guarantee == "dp" else beliefs_variance
-        needed = formula(self.epsilon, self.delta, self.queries)
+        needed = formula(*self._left, self.queries)
         # Floats err by a few parts in 1e15; 2**-40 is far above that.
         return Fraction(max(needed, SMALLEST * self.queries)) * (1 + Fraction(1, 2**40))
+
+    @property
+    def _left(self) -> tuple[float, float]:
+        """What discoveries leave of epsilon and delta. Proof: docs/proofs/discover.md."""
+        epsilon = self.epsilon + math.log1p(-self.share)
+        if epsilon <= 0:
+            raise PromiseError(f"epsilon={self.epsilon:g} leaves nothing beside {self.share:g}.")
+        return epsilon, self.delta - self.share
 
     @property
     def std(self) -> float:
@@ -153,7 +163,7 @@ class Promise:
         `unit` is how many steps of the grid one unit [0, 1] has; `dilation` multiplies the
         variance: an answer with variance R * dilation has another price.
         """
-        unit, dilation = _positive("unit", unit), _positive("dilation", dilation)
+        unit, dilation = positive("unit", unit), positive("dilation", dilation)
         self._check_grid(unit, dilation)
         try:
             return self._law(unit, dilation)
@@ -199,7 +209,7 @@ class Promise:
         table" against "it is absent"; for binomial and stitched noise, of one of two
         alternatives for the row.
         """
-        if not 0 <= _real("p", p, "a probability") <= 1:
+        if not 0 <= real("p", p, "a probability") <= 1:
             raise PromiseError(f"p={p!r}: a probability from 0 to 1 is needed.")
         doubt = (1 - p) * math.exp(-self._growth(facts, values))
         return float(p / (p + doubt)) if p else 0.0
@@ -214,7 +224,8 @@ class Promise:
                 "several facts at once: shown for guarantee='beliefs' with gaussian or laplace "
                 "noise."
             )
-        return max(self.epsilon, growth(self.queries / self.variance, self.delta, ways))
+        most = growth(self.queries / self.variance, self._left[1], ways)
+        return max(self.epsilon, most - math.log1p(-self.share))
 
     def __str__(self) -> str:
         return f"{self._sentence(0.5)}\n{NOT_HIDDEN}"
@@ -280,6 +291,13 @@ class Promise:
     def _scope(self) -> list[str]:
         """Say what this promise means that another does not."""
         lines = []
+        if self.discoveries:
+            times = "once" if self.discoveries == 1 else f"{self.discoveries:,} times"
+            lines.append(
+                f"Values that nobody listed may be named {times}; a value that only one "
+                f"{self.subject} has is among them with a chance of {one_in(self.share)} at most, "
+                "which is counted above."
+            )
         if self.group:
             lines.append(
                 "What is asked of one dataset of the group is counted in full for everyone in the "
@@ -325,7 +343,9 @@ class Promise:
     def to_json(self) -> dict[str, Any]:
         """Return a dict of plain values that `from_json` reads."""
         found = asdict(self)
-        return found if self.group else {n: v for n, v in found.items() if n != "group"}
+        unsaid = {"group"} if not self.group else set()
+        unsaid |= {"discoveries", "share"} if not self.discoveries else set()
+        return {n: v for n, v in found.items() if n not in unsaid}
 
     @classmethod
     def from_json(cls, value: Mapping[str, Any]) -> Promise:
@@ -401,41 +421,3 @@ def _mills_slope(t: float, mills: float) -> float:
 def _short(x: float) -> str:
     """Four figures, and all of those before the point."""
     return f"{x:,.0f}" if x >= 1000 else f"{x:.4g}"
-
-
-def _one_of(name: str, value: object, allowed: tuple[str, ...]) -> None:
-    if not isinstance(value, str) or value not in allowed:
-        raise PromiseError(f"{name}={value!r}: one of {', '.join(map(repr, allowed))} is needed.")
-
-
-def _real(name: str, value: object, needed: str) -> float:
-    if not isinstance(value, bool) and isinstance(value, numbers.Real):
-        with suppress(OverflowError):
-            if not math.isnan(number := float(value)):
-                return number
-    raise PromiseError(f"{name}={value!r}: {needed} is needed.")
-
-
-def _delta(value: object, noise: str) -> float:
-    delta = _real("delta", value, "a number between 0 and 1")
-    if noise == "laplace" and 0 <= delta < 1:
-        return 0.0
-    if not 0 < delta < 1:
-        raise PromiseError(
-            f"delta={value!r}: a number between 0 and 1 is needed"
-            f"{'' if delta else '; only noise=' + repr('laplace') + ' can promise delta=0'}."
-        )
-    return delta
-
-
-def whole_number(name: str, value: object) -> int:
-    """A positive whole number, or a refusal that names it."""
-    if isinstance(value, bool) or not isinstance(value, numbers.Integral) or value < 1:
-        raise PromiseError(f"{name}={value!r}: a positive whole number is needed.")
-    return operator.index(value)
-
-
-def _positive(name: str, value: object) -> Fraction:
-    if isinstance(value, bool) or not isinstance(value, int | Fraction) or value <= 0:
-        raise PromiseError(f"{name}={value!r}: a positive int or Fraction is needed.")
-    return Fraction(value)

@@ -4,6 +4,8 @@ alike.py              the same question with other numbers, to time it with
 check.py              Query -> CheckedQuery, or a refusal
 contributions.py      what each row contributes: integers on a grid
 describe.py           a stored question -> words a person reads
+discovery.py          values that nobody listed, named because enough rows have them
+discovery_threshold.py  from how many rows on a discovery names a value
 facts.py              what a question asks that is public: exact, and free
 grid.py               a row's contribution as a whole number
 joint_price.py        what several residuals of the same rows cost together

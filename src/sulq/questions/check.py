@@ -23,6 +23,7 @@ from sulq.expressions.stored_tree import dumps
 from sulq.privacy.geometry import Geometry, Release
 from sulq.privacy.pricing import Priced
 from sulq.questions.contributions import MAX_RELEASES, Dense, exact_root, values_of
+from sulq.questions.discovery import discovery
 from sulq.questions.grid import Value
 from sulq.questions.key_sets import KeySet, key_set, shards_with
 from sulq.questions.measurements import Measurement, measured
@@ -37,7 +38,17 @@ from sulq.questions.partitions import (
 from sulq.questions.percentile_choice import Choice, choice
 from sulq.questions.residual import projected
 from sulq.questions.shards import in_shards, numbers_in, shard_ranges, shards_of
-from sulq.values.query import Blocks, Mean, Percentile, Query, Residual, Rows, Strategy, Terms
+from sulq.values.query import (
+    Blocks,
+    Discover,
+    Mean,
+    Percentile,
+    Query,
+    Residual,
+    Rows,
+    Strategy,
+    Terms,
+)
 from sulq.values.schema import Schema
 
 FORM = 3  # of stored questions: one for all that mean the same, with expressions as JSON
@@ -119,6 +130,9 @@ def check(
         measurement = projected(axes, not loose, query.error, noise)
     elif isinstance(query.values, Percentile):
         measurement = choice(query, axes, noise)
+    elif isinstance(query.values, Discover):
+        measurement = discovery(query, schema, noise, axes)
+        private_cells = True  # which value a row has
     if measurement is not None:
         releases, geometry = _of_whole(measurement, releases[0].weight2)
     if size * len(releases) > MAX_RELEASES:

@@ -22,6 +22,7 @@ from sulq.questions.grid import Value, gridded
 from sulq.questions.moment_blocks import Block, blocks_of
 from sulq.questions.partitions import DENSE, complete_word, coordinates, grid_point, used_columns
 from sulq.values.query import (
+    Discover,
     Mean,
     People,
     Percentile,
@@ -91,7 +92,7 @@ def values_of(
         if isinstance(values, Sums):
             return _sums(values, query, schema)
         return _products(values, query, schema, noise)
-    if isinstance(values, Strategy | Residual | Percentile):
+    if isinstance(values, Strategy | Residual | Percentile | Discover):
         values = ("1",)
     return _scalars(values, query.weights, schema, noise, guarantee, loose, summed, older)
 

@@ -20,6 +20,7 @@ from sulq.questions.contributions import exact_root
 from sulq.values.query import (
     Bins,
     Blocks,
+    Discover,
     Mean,
     Partition,
     Percentile,
@@ -112,6 +113,8 @@ def _what(body: dict[str, Any]) -> str:
         return "what counts say beyond their margins"
     if kind == "percentile":
         return f"a value above {float(Fraction(body['strategy']['percentile'])):g} of the rows"
+    if kind == "discover":
+        return f"values of {body['strategy']['discover']} that enough rows have"
     if kind == "strategy":
         said = body["strategy"]
         return f"{' x '.join(said) if isinstance(said, list) else 'combinations'} of counts"
@@ -166,13 +169,15 @@ def _weights(body: dict[str, Any]) -> tuple[Fraction, ...] | None:
     return tuple(map(exact_root, squares))
 
 
-def _strategy(said: Any) -> Strategy | Residual | Percentile:
+def _strategy(said: Any) -> Strategy | Residual | Percentile | Discover:
     if said == "residual":
         return Residual()
     if "percentile" in said:
         return Percentile(said["percentile"], said["over"])
     if isinstance(said, list):
         return Strategy(tuple(said))
+    if "discover" in said:
+        return Discover(said["discover"], said.get("at_least"))
     numbers = np.frombuffer(base64.b64decode(said["matrix"]), dtype="<i4")
     matrix = numbers.reshape(said["rows"], -1).tolist()
     return Strategy(matrix=tuple(map(tuple, matrix)), columns=tuple(said["columns"]))

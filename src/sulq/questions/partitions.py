@@ -34,6 +34,9 @@ MAX_TREE = 200_000  # parts of all paths to all leaves of a tree
 MAX_DENSE = 2_000  # columns of one kernel
 DEFAULT_BINS = 20  # of a histogram
 FEW = 1_000  # values an integer expression may have to be a partition
+DISCOVER = (
+    " Values nobody listed are named by GROUP BY {0}(discover => true), or db.discover({0!r})."
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -122,6 +125,7 @@ def _expression_axis(given: str, schema: Schema) -> Axis:
             f"by={shorten(given)!r} has no list of values known beforehand. Use a category, a "
             f"Boolean, a whole number with at most {FEW:,} values, or bins: "
             "width_bucket(x, low, high, n) or floor(x / 10) in SQL, sulq.Bins(column, edges)."
+            + (DISCOVER.format(node.value) if node.op == "column" and node.type == "text" else "")
         )
     if OTHER in labels and None in labels:
         raise QueryNotAllowed(

@@ -17,12 +17,14 @@ from sulq.privacy.noise import Law
 from sulq.privacy.pricing import Tariff
 from sulq.programs.library import Spec
 from sulq.questions.check import CheckedQuery
+from sulq.questions.discovery import Discovery
 from sulq.questions.facts import Fact, merged
 from sulq.questions.key_sets import KeySet
 from sulq.questions.measurements import Combined
 from sulq.questions.partitions import Axis
 from sulq.questions.programs_used import programs_of
 from sulq.values.answer import Answer
+from sulq.values.discovered import Discovered
 from sulq.values.number_text import Spread
 from sulq.values.price import Price
 from sulq.values.query import Query
@@ -66,6 +68,11 @@ class Bundle:
         """The sets of keys that name their rows, by hash."""
         samples = (checked.sample for checked, _ in self.parts)
         return tuple((str(s[1]), s.values) for s in samples if isinstance(s, KeySet))
+
+    @property
+    def discoveries(self) -> int:
+        """How many of them name values that nobody listed."""
+        return sum(isinstance(checked.measurement, Discovery) for checked, _ in self.parts)
 
     @property
     def programs(self) -> tuple[Spec, ...]:
@@ -222,7 +229,9 @@ def spread_of(laws: Iterable[Law]) -> Spread:
     return spread
 
 
-def _answer(query: CheckedQuery, tariff: Tariff, noisy: list[list[int]], remaining: int) -> Answer:
+def _answer(query: CheckedQuery, tariff: Tariff, noisy: list[list[Any]], remaining: int) -> Answer:
+    if isinstance(query.measurement, Discovery):
+        return _discovered(query.measurement, tariff, noisy, remaining)
     exact = [[x * step for x, step in zip(row, tariff.steps, strict=True)] for row in noisy]
     wider = 1.0 if query.measurement is None else query.measurement.deviation
     stds = tuple(
@@ -234,6 +243,18 @@ def _answer(query: CheckedQuery, tariff: Tariff, noisy: list[list[int]], remaini
         return first.half_width(level) / first.std if first.std else 0.0
 
     return _laid_out(query, exact, stds, tariff.price, remaining, spread)
+
+
+def _discovered(found: Discovery, tariff: Tariff, noisy: list[list[Any]], remaining: int) -> Answer:
+    (law,), (step,) = tariff.laws, tariff.steps
+    exact = tuple((count * step,) for _, count in noisy)
+    stds, values = ((law.std * float(step),),) * len(noisy), tuple(value for value, _ in noisy)
+    rows = -(-found.threshold * step.numerator // step.denominator)
+    note = f"values that about {rows:,} rows or more have"
+    return Discovered(
+        exact, stds, values, ("count",), tariff.price, remaining,
+        lambda level: law.half_width(level) / law.std, note=note, axes=found.axes,
+    )  # fmt: skip
 
 
 def _laid_out(

@@ -13,6 +13,7 @@ from typing import Any
 
 from sulq.errors import QueryNotAllowed
 from sulq.expressions.parse import parse
+from sulq.sql.discoveries import discovering, plainly
 from sulq.sql.statement import Output, Statement, compile_select, parsed
 from sulq.values.answer import Answer
 from sulq.values.price import Price
@@ -66,6 +67,9 @@ def compile_statement(
 
     try:
         select = parsed(text, schema, table)
+        sought = plainly(select)
+        if sought is not None:
+            return discovering(compiled(select), sought, schema)
         sets = _grouping_sets(select)
         if sets is None:
             return compiled(select)

@@ -375,7 +375,7 @@ def _vague(formula: Formula, weak: Bools, value: Any, low: Any, high: Any) -> An
 
 def _ruled_out(answer: Answer, groups: int) -> set[int]:
     """Groups that no row can be in, as the schema has it; one with bins has several cells."""
-    each = len(answer.cells) // groups
+    each = len(answer.cells) // max(groups, 1)  # of a discovery that found nothing there is none
     return {i for i in range(groups) if all(i * each + j in answer.ruled_out for j in range(each))}
 
 

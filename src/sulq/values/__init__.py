@@ -3,8 +3,10 @@
 answer.py        Answer: a number or many, error bars and a price
 column.py        Column: a name, a type, a range or values, what is public
 declarations.py  a mapping, as TOML gives it, -> columns, or what is wrong with it
+discovered.py    Discovered: values that enough rows have, and how many
 marginals.py     Marginals: all tables of some columns, asked together
 number_text.py   noisy numbers as people read them
+plain_values.py  what plain values are: frozen, with a JSON form
 price.py         Price: what a question costs
 query.py         Query, Rows, partitions and values
 row_sets.py      shards by number and rows by key, as people name them

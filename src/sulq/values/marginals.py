@@ -10,7 +10,8 @@ from fractions import Fraction
 from typing import Any
 
 from sulq.errors import QueryNotAllowed
-from sulq.values.query import Rows, positive
+from sulq.values.plain_values import positive
+from sulq.values.query import Rows
 
 MAX_TABLES = 1_000
 

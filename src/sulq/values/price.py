@@ -9,7 +9,7 @@ from fractions import Fraction
 from typing import Any
 
 from sulq.errors import MICRO, Refused, SulqError, in_queries
-from sulq.values.query import EXACT
+from sulq.values.plain_values import EXACT
 
 
 @dataclass(frozen=True, slots=True)

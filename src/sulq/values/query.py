@@ -11,79 +11,32 @@ missing value in one of them: it adds nothing anywhere, not even to a count.
 from __future__ import annotations
 
 import json
-import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, fields
 from fractions import Fraction
-from typing import Any, ClassVar
+from typing import Any
 
 from sulq.errors import QueryNotAllowed
+from sulq.values.plain_values import (
+    MAX_DEPTH,
+    Plain,
+    as_rows,
+    as_texts,
+    freeze,
+    positive,
+    to_plain,
+)
 from sulq.values.row_sets import keys_in, stretches
 
 Number = int | float | Fraction
-MAX_DEPTH = 50
 MAX_DENOMINATOR = 10_000  # of a percentile's share
-
-
-class _Plain:
-    """A value with a JSON form: {"kind": name, field: ...}; its lists become tuples."""
-
-    kind: ClassVar[str]
-
-    def __post_init__(self) -> None:
-        for f in fields(self):  # type: ignore[arg-type]
-            if str(f.type).startswith("tuple"):
-                object.__setattr__(self, f.name, _freeze(getattr(self, f.name)))
-
-    def to_json(self) -> dict[str, Any]:
-        """This value as plain JSON."""
-        body = {f.name: _to_plain(getattr(self, f.name)) for f in fields(self)}  # type: ignore[arg-type]
-        return {"kind": self.kind, **{k: v for k, v in body.items() if v is not None}}
-
-
-def _freeze(value: Any, depth: int = 0) -> Any:
-    """Lists become tuples, all the way down, so that values can be compared and hashed."""
-    if isinstance(value, str | bytes):
-        return value
-    if depth > MAX_DEPTH:
-        raise QueryNotAllowed(f"lists nested more than {MAX_DEPTH} deep.")
-    if hasattr(value, "tolist"):
-        value = value.tolist()
-    if not isinstance(value, Sequence):
-        return value
-    return tuple(_freeze(v, depth + 1) for v in value)
-
-
-def _rows(value: Any) -> Any:
-    """A matrix as tuples; one that is so already may be large, and is not copied."""
-    if isinstance(value, tuple) and all(type(row) is tuple for row in value):
-        return value
-    return _freeze(value)
-
-
-def _texts(value: Any, what: str) -> tuple[str, ...]:
-    """A list of SQL texts."""
-    frozen = _freeze(value)
-    if not isinstance(frozen, tuple) or not all(isinstance(v, str) for v in frozen):
-        raise QueryNotAllowed(f"{what}: want a list, each a SQL expression as text.")
-    return frozen
-
-
-def _to_plain(value: Any) -> Any:
-    if isinstance(value, _Plain):
-        return value.to_json()
-    if isinstance(value, Fraction):
-        return str(value)
-    if isinstance(value, tuple):
-        return [_to_plain(v) for v in value]
-    return value.isoformat() if hasattr(value, "isoformat") else value
 
 
 # --- partitions -------------------------------------------------------------------------
 
 
 @dataclass(frozen=True)
-class Bins(_Plain):
+class Bins(Plain):
     """Cells [e0, e1), [e1, e2), ..., the last one closed; outside and missing are '(other)'."""
 
     kind = "bins"
@@ -92,7 +45,7 @@ class Bins(_Plain):
 
 
 @dataclass(frozen=True)
-class NearestCentre(_Plain):
+class NearestCentre(Plain):
     """One cell per centre: the rows nearest to it. Ties go to the first, missing values nowhere."""
 
     kind = "nearest"
@@ -101,7 +54,7 @@ class NearestCentre(_Plain):
 
 
 @dataclass(frozen=True)
-class Side(_Plain):
+class Side(Plain):
     """Two cells: False, and True where weights . x + bias > 0; missing values are in neither."""
 
     kind = "side"
@@ -111,7 +64,7 @@ class Side(_Plain):
 
 
 @dataclass(frozen=True)
-class Leaf(_Plain):
+class Leaf(Plain):
     """One cell per leaf of a tree, numbered from left to right.
 
     A tree is None (a leaf), {"column": c, "threshold": t, "below": tree, "above": tree} for
@@ -125,7 +78,7 @@ class Leaf(_Plain):
     def __init__(self, tree: str | Mapping[str, Any] | None) -> None:
         try:
             given = json.loads(tree) if isinstance(tree, str) else tree
-            text = json.dumps(given, sort_keys=True, default=_to_plain)
+            text = json.dumps(given, sort_keys=True, default=to_plain)
         except (TypeError, ValueError, RecursionError):
             raise QueryNotAllowed("Leaf: give a tree of dicts and lists, or its JSON.") from None
         object.__setattr__(self, "tree", text)
@@ -136,7 +89,7 @@ class Leaf(_Plain):
 
 
 @dataclass(frozen=True)
-class Blocks(_Plain):
+class Blocks(Plain):
     """Disjoint blocks of rows by hashed key. Public, so a row pays for one block only."""
 
     kind = "blocks"
@@ -151,7 +104,7 @@ Partition = Bins | NearestCentre | Side | Leaf | Blocks
 
 
 @dataclass(frozen=True)
-class Mean(_Plain):
+class Mean(Plain):
     """The count of rows where the expression is known, and its sum about mid-range.
 
     With weights (a, b) the contribution is (a, b*(g - 1/2)) for g in [0, 1]: squared radius
@@ -163,14 +116,14 @@ class Mean(_Plain):
 
 
 @dataclass(frozen=True)
-class People(_Plain):
+class People(Plain):
     """How many different people have a row here: COUNT(DISTINCT person) of a declared unit."""
 
     kind = "people"
 
 
 @dataclass(frozen=True)
-class Terms(_Plain):
+class Terms(Plain):
     """What a SQL statement needs: plain sums, and groups of sums about mid-range.
 
     `sums` are expressions. Each group is a predicate that says where its expressions are all
@@ -186,16 +139,16 @@ class Terms(_Plain):
     uncounted: tuple[int, ...] = ()
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "uncounted", _freeze(self.uncounted))
+        object.__setattr__(self, "uncounted", freeze(self.uncounted))
         groups = self.groups if isinstance(self.groups, Sequence) else (None,)
-        object.__setattr__(self, "sums", _texts(self.sums, "sums"))
-        object.__setattr__(self, "groups", tuple(_texts(g, "groups") for g in groups))
+        object.__setattr__(self, "sums", as_texts(self.sums, "sums"))
+        object.__setattr__(self, "groups", tuple(as_texts(g, "groups") for g in groups))
         if not all(self.groups):
             raise QueryNotAllowed("groups: each begins with a predicate, such as 'true'.")
 
 
 @dataclass(frozen=True)
-class Sums(_Plain):
+class Sums(Plain):
     """The count of rows and the sum of y, the columns centred at `centre`, |y| <= row_norm.
 
     Contribution (a, b*y) with weights (a, b). Without row_norm the bound is that of the box.
@@ -209,7 +162,7 @@ class Sums(_Plain):
 
 
 @dataclass(frozen=True)
-class Products(_Plain):
+class Products(Plain):
     """The count of rows, sums of y and of the symmetric products y_i*y_j, i <= j, |y| <= row_norm.
 
     Contribution (c, w*y, sym(y y^T)); off-diagonal products count twice in the geometry, so they
@@ -227,7 +180,7 @@ class Products(_Plain):
 
 
 @dataclass(frozen=True)
-class Strategy(_Plain):
+class Strategy(Plain):
     """Combinations of the counts of `by`'s cells, from which many sums of cells are read well.
 
     `workload` names what they are good for, for each of the last columns of `by`: "ranges",
@@ -246,13 +199,13 @@ class Strategy(_Plain):
         if isinstance(self.workload, str):
             object.__setattr__(self, "workload", (self.workload,))
         elif self.workload is not None:
-            object.__setattr__(self, "workload", _texts(self.workload, "workload"))
-        object.__setattr__(self, "matrix", _rows(self.matrix))
-        object.__setattr__(self, "columns", _freeze(self.columns))
+            object.__setattr__(self, "workload", as_texts(self.workload, "workload"))
+        object.__setattr__(self, "matrix", as_rows(self.matrix))
+        object.__setattr__(self, "columns", freeze(self.columns))
 
 
 @dataclass(frozen=True)
-class Residual(_Plain):
+class Residual(Plain):
     """What the columns of `by` say together beyond what fewer of them say.
 
     The count of every cell but the last ones, less that of the last cell of its column, in all
@@ -263,7 +216,7 @@ class Residual(_Plain):
 
 
 @dataclass(frozen=True)
-class Percentile(_Plain):
+class Percentile(Plain):
     """A value that `share` of the rows lies below, chosen among the cells of `by`.
 
     The cells of the last `over` columns of `by`, in their order, are chosen from; those of the
@@ -282,17 +235,36 @@ class Percentile(_Plain):
         object.__setattr__(self, "share", share)
 
 
-Values = (
-    tuple[str, ...] | Mean | People | Terms | Sums | Products | Strategy | Residual | Percentile
-)
-_KNOWN = Mean | People | Terms | Sums | Products | Strategy | Residual | Percentile
+@dataclass(frozen=True)
+class Discover(Plain):
+    """The values of a text that nobody listed: those that enough rows have, with noisy counts.
+
+    How many are enough follows from the noise; with `at_least`, so many rows, and the noise that
+    needs is paid for. The promise must have set a share of delta aside: discoveries=... of
+    `sulq.open`.
+    """
+
+    kind = "discover"
+    column: str
+    at_least: int | None = None
+
+    def __post_init__(self) -> None:
+        if not isinstance(self.column, str):
+            raise QueryNotAllowed(f"column={self.column!r}: want the name of a column of texts.")
+        most = self.at_least
+        if most is not None and (isinstance(most, bool) or not isinstance(most, int) or most < 1):
+            raise QueryNotAllowed(f"at_least={most!r}: want a whole number of rows.")
+
+
+_KNOWN = Mean | People | Terms | Sums | Products | Strategy | Residual | Percentile | Discover
+Values = tuple[str, ...] | _KNOWN
 
 
 # --- rows -------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True)
-class Rows(_Plain):
+class Rows(Plain):
     """A public set of rows: who is in it is no secret, so the others pay nothing."""
 
     kind = "rows"
@@ -340,7 +312,7 @@ class Rows(_Plain):
 
 
 @dataclass(frozen=True)
-class Query(_Plain):
+class Query(Plain):
     """A grouped vector sum. `error` is the wanted 95% half-width, paid for accordingly."""
 
     kind = "query"
@@ -355,14 +327,14 @@ class Query(_Plain):
         if isinstance(self.values, str):
             object.__setattr__(self, "values", (self.values,))
         elif not isinstance(self.values, _KNOWN):
-            values = _freeze(self.values)
+            values = freeze(self.values)
             if not isinstance(values, tuple) or not all(isinstance(v, str | int) for v in values):
                 raise QueryNotAllowed(
                     f"values={self.values!r}: give a list of SQL expressions such as ['1', 'age'], "
                     "or sulq.Mean, Sums, Products or Strategy."
                 )
             object.__setattr__(self, "values", tuple(str(v) for v in values))
-        if self.by is not None and not isinstance(self.by, str | _Plain):
+        if self.by is not None and not isinstance(self.by, str | Plain):
             if not isinstance(self.by, Sequence):
                 raise QueryNotAllowed(
                     f"by={self.by!r}: give a column, a partition or a list of them."
@@ -394,25 +366,8 @@ class Query(_Plain):
         return made
 
 
-# '1e999999999' would be a number with a billion digits.
-EXACT = re.compile(r"\d{1,400}(/\d{1,400}|(\.\d{1,60})?(e[+-]?\d{1,2})?)", re.ASCII)
-
-
-def positive(value: Any, name: str) -> Fraction:
-    """An exact positive number. Text such as '1/3' is how JSON carries it."""
-    try:
-        if isinstance(value, bool) or (isinstance(value, str) and not EXACT.fullmatch(value)):
-            raise ValueError
-        exact = Fraction(value) if not hasattr(value, "item") else Fraction(value.item())
-    except (TypeError, ValueError, OverflowError, ZeroDivisionError):
-        exact = Fraction(0)
-    if exact <= 0 or not Fraction(1, 10**30) < exact < 10**30:
-        raise QueryNotAllowed(f"{name}={value!r}, want a positive number.")
-    return exact
-
-
 _PARTITIONS = (Bins, NearestCentre, Side, Leaf, Blocks)
-_VALUES = (Mean, People, Terms, Sums, Products, Strategy, Residual, Percentile)
+_VALUES = (Mean, People, Terms, Sums, Products, Strategy, Residual, Percentile, Discover)
 KINDS: dict[str, type[Any]] = {c.kind: c for c in (*_PARTITIONS, *_VALUES, Rows, Query)}
 
 

@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Any
 
 from sulq.engines.base import Matrix
 from sulq.engines.cubes import Cubes
+from sulq.engines.discoveries import Found, statement
 from sulq.engines.failures import ScanFailed, ScanStopped, without_words
 from sulq.engines.margins import finest, margin
 from sulq.engines.select import Row, Statement
@@ -37,6 +38,7 @@ from sulq.errors import Refused, SchemaError
 from sulq.kernel.sums import needed_columns
 from sulq.questions.check import CheckedQuery
 from sulq.questions.contributions import Dense
+from sulq.questions.discovery import Discovery
 from sulq.sources.source import Source, bind
 from sulq.sources.spark import SparkRows, failures
 from sulq.values.schema import Schema
@@ -283,6 +285,17 @@ class SparkEngine(SqlEngine):
         people = seen.where("person IS NOT NULL").distinct().groupBy("cell").count()
         lines = ((0, row[0], 0, row[1]) for row in people.collect())
         return laid_out([query], lines)[0]
+
+    def _discovered(self, query: CheckedQuery, sought: Discovery) -> Found:
+        """Values and how many rows have them; where the kernel reads rows, Spark still counts."""
+        if statement(self._writer, query, sought, self._source) is not None:
+            return super()._discovered(query, sought)
+        value = f"left({self._writer.read(self.schema[sought.column])}, {sought.letters})"
+        names = needed_columns([query], self.schema)
+        task = Members(query, tuple(names), self.schema)
+        seen = self._sent(names, value).mapInArrow(task, "cell INT, person STRING")
+        counted = seen.where("person IS NOT NULL").groupBy("person").count()
+        return [(row[0], row[1]) for row in counted.where(f"count >= {sought.least}").collect()]
 
     def _sent(self, names: list[str], *more: str) -> DataFrame:
         """These columns of all rows, as the kernel reads them."""

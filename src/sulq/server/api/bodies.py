@@ -11,6 +11,7 @@ from pydantic import BaseModel, ConfigDict, Field
 
 from sulq.expressions.program import MAX_SENT
 from sulq.expressions.row_function import MAX_SOURCE
+from sulq.privacy.promise_terms import MAX_DISCOVERIES
 from sulq.programs.library import FUEL, MAX_FUEL
 
 MAX_QUERIES = 10_000  # whatever `batch` of the settings says
@@ -145,6 +146,10 @@ class NewDataset(ToCheck):
     noise: Literal["gaussian", "laplace", "binomial", "stitched"] = "gaussian"
     guarantee: Literal["beliefs", "dp"] = "beliefs"
     pricing: Literal["geometry", "paper"] = "geometry"
+    discoveries: int = Field(
+        0, ge=0, le=MAX_DISCOVERIES, description="How often values nobody listed may be named."
+    )
+    share: float | None = Field(None, description="Of delta, for all discoveries; null: a tenth.")
     mode: Literal["noise", "audited"] = Field(
         "noise", description="audited: exact counts, or a refusal; what follows belongs to it."
     )

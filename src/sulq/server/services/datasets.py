@@ -44,7 +44,7 @@ from sulq.sources.postgres import is_address
 from sulq.values.schema import Schema
 
 MAX_DESCRIPTION = 10_000
-KEPT = ("epsilon", "delta", "queries", "noise", "guarantee")
+KEPT = ("epsilon", "delta", "queries", "noise", "guarantee", "discoveries", "share")
 PROMISE = (*KEPT, "pricing")
 
 
@@ -235,7 +235,7 @@ class Datasets:
                 raise Refused(f"name={name!r} is there already. Close it, or choose another.")
             said = dict(arguments) | {"name": name}
             said["schema"] = Schema.load(said["schema"]).to_json()
-            Promise(**{n: said[n] for n in KEPT if n in said})  # refuses what cannot be kept
+            Promise(**{n: x for n in KEPT if (x := said.get(n)) is not None})
             ledger = self.ledgers.of(owner, name, said)
             said["ledger"] = str(ledger)
             if override is not None:

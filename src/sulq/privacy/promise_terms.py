@@ -1,0 +1,77 @@
+"""Are the terms of a promise what they must be? Each is given back as it is kept, or refused."""
+
+from __future__ import annotations
+
+import math
+import numbers
+import operator
+from contextlib import suppress
+from fractions import Fraction
+
+from sulq.errors import PromiseError
+
+MAX_DISCOVERIES = 10_000
+OF_DELTA = 10  # a share that is not said is this part of delta
+
+
+def one_of(name: str, value: object, allowed: tuple[str, ...]) -> None:
+    """Refuse what is none of these."""
+    if not isinstance(value, str) or value not in allowed:
+        raise PromiseError(f"{name}={value!r}: one of {', '.join(map(repr, allowed))} is needed.")
+
+
+def real(name: str, value: object, needed: str) -> float:
+    """A number, or a refusal that names it."""
+    if not isinstance(value, bool) and isinstance(value, numbers.Real):
+        with suppress(OverflowError):
+            if not math.isnan(number := float(value)):
+                return number
+    raise PromiseError(f"{name}={value!r}: {needed} is needed.")
+
+
+def delta_of(value: object, noise: str) -> float:
+    """Delta, 0 where the noise needs none."""
+    delta = real("delta", value, "a number between 0 and 1")
+    if noise == "laplace" and 0 <= delta < 1:
+        return 0.0
+    if not 0 < delta < 1:
+        raise PromiseError(
+            f"delta={value!r}: a number between 0 and 1 is needed"
+            f"{'' if delta else '; only noise=' + repr('laplace') + ' can promise delta=0'}."
+        )
+    return delta
+
+
+def whole_number(name: str, value: object) -> int:
+    """A positive whole number, or a refusal that names it."""
+    if isinstance(value, bool) or not isinstance(value, numbers.Integral) or value < 1:
+        raise PromiseError(f"{name}={value!r}: a positive whole number is needed.")
+    return operator.index(value)
+
+
+def positive(name: str, value: object) -> Fraction:
+    """A positive exact number."""
+    if isinstance(value, bool) or not isinstance(value, int | Fraction) or value <= 0:
+        raise PromiseError(f"{name}={value!r}: a positive int or Fraction is needed.")
+    return Fraction(value)
+
+
+def share_of(discoveries: object, share: object, delta: float, noise: str, group: str) -> float:
+    """The share of delta that is set aside for discoveries of values; 0 without any."""
+    if discoveries == 0 and share in (0, None):
+        return 0.0
+    count = whole_number("discoveries", discoveries)
+    if count > MAX_DISCOVERIES:
+        raise PromiseError(f"discoveries={count:,}: at most {MAX_DISCOVERIES:,}.")
+    if noise != "gaussian" or group:
+        raise PromiseError(
+            f"discoveries={count}: they need noise='gaussian' and a table that is in no group. "
+            "Leave discoveries out."
+        )
+    aside = delta / OF_DELTA if share in (0, None) else real("share", share, "part of delta")
+    if not 0 < aside < delta or aside / count > 1 / 4:
+        raise PromiseError(
+            f"share={share!r}: part of delta={delta:g} is needed, more than 0 and less than all of "
+            "it; at most 1/4 for each discovery."
+        )
+    return aside
