@@ -63,8 +63,7 @@ def open(
     `group` names datasets about the same people, which have one T: what is spent on any counts for
     all. `ledger` is then the group's, the same for all of them. See docs/howto/groups.md.
     programs=True lets questions run `sulq.Program`s, with at most `program_fuel` for each row.
-    `discoveries` is how often values that nobody listed may be named (`db.discover`), and `share`
-    the part of delta that is set aside for all of them, a tenth unless said.
+    `discoveries` is how often `db.discover` may be asked, `share` its part of delta (or a tenth).
 
     mode="audited" adds no noise but a small dither, and refuses what would tell one row; the
     arguments after `mode` belong to it. See docs/howto/audited.md before choosing it.
@@ -89,7 +88,6 @@ def open(
     if promise is None and audit is None:
         stated = _recorded(where, stated, shared)
         promise, pricing = _promise(stated), stated["pricing"]
-    _check_group(promise, group)
     declared = _declared(schema, source, found)
     running = open_engine(found, declared, engine, show("scanning"), programs)
     if audit is not None:
@@ -97,17 +95,15 @@ def open(
         book, guard = open_ledger(where, found, running, bound.to_json(), "audited", ledger is None)
         return audit.database(running, bound, book, guard, found.name)
     assert promise is not None
-    promise = _about(promise, running)
-    book, guard = open_ledger(
-        where, found, running, promise.to_json(), pricing, ledger is None, shared
-    )
-    fuel = program_fuel if programs else None
+    promise = _about(promise, running, group)
+    terms, fuel = promise.to_json(), program_fuel if programs else None
+    book, guard = open_ledger(where, found, running, terms, pricing, ledger is None, shared)
     return _database(running, promise, book, guard, pricing, found.name, fuel)
 
 
-def _check_group(promise: Promise | None, group: Any) -> None:
+def _check_group(promise: Promise, group: Any) -> None:
     """Datasets of a group have one promise, and no share of its delta is each one's own."""
-    if promise is not None and promise.discoveries and group is not None:
+    if promise.discoveries and group is not None:
         raise PromiseError(
             "discoveries: a table with a share of delta set aside for them cannot be in a group. "
             "Nothing was charged.\nLeave group= out, or begin without discoveries."
@@ -202,8 +198,9 @@ def _warn_of_noise(promise: Promise, rows: int) -> None:
         warnings.warn(f"queries={promise.queries:,}: {said}", stacklevel=4)
 
 
-def _about(promise: Promise, running: Engine) -> Promise:
+def _about(promise: Promise, running: Engine, group: Any) -> Promise:
     """The promise with the one it protects; warn where these rows are too few for it."""
+    _check_group(promise, group)
     promise = _subject(promise, running.schema)
     _warn_of_delta(promise, running.rows)
     _warn_of_noise(promise, running.rows)

@@ -25,7 +25,6 @@ import numpy as np
 
 from sulq.engines.base import Matrix, Progress
 from sulq.engines.cubes import Cubes
-from sulq.engines.discoveries import apart
 from sulq.engines.duckdb_connection import (
     LOCKS,
     check_view,
@@ -40,6 +39,7 @@ from sulq.engines.read_once import SEVERAL, ReadOnce, reads_again
 from sulq.engines.select import Row, Statement, needs_kernel
 from sulq.engines.sql_engine import SqlEngine
 from sulq.engines.store import StoreWriter, encode
+from sulq.engines.text_values_found import apart
 from sulq.engines.writer import TooLong, Writer
 from sulq.errors import SchemaError
 from sulq.expressions.quoting import quote, text

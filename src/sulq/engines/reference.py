@@ -8,7 +8,7 @@ from typing import Any
 import pyarrow as pa
 
 from sulq.engines.base import Matrix, check_public
-from sulq.engines.discoveries import apart
+from sulq.engines.text_values_found import apart
 from sulq.kernel.sums import batch_rows, batches_of, gather
 from sulq.questions.check import CheckedQuery
 from sulq.values.schema import Schema

@@ -8,7 +8,7 @@ crash may waste a charge; it may never give an unpaid answer. See docs/reference
     book.py           one chain that many write to: held, extended, marked outside
     chain.py          the tables, and entries that each carry the hash of the one before
     claims.py         which ledger is about which rows: opened, begun, recognised, refreshed
-    discoveries.py    how often values that nobody listed were named
+    discovery_count.py  how often values that nobody listed were named
     freeze.py         a scan failed: nothing new is paid or kept until the owner goes on
     group_commit.py   threads that wait to write share one transaction and one sync
     group_ledger.py   the ledger of a group: one total for datasets about the same people

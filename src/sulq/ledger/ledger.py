@@ -29,7 +29,7 @@ from sulq.ledger.chain import (
     now,
     read_head,
 )
-from sulq.ledger.discoveries import allowed
+from sulq.ledger.discovery_count import allowed
 from sulq.ledger.freeze import current, freeze, refusal, resume, withheld
 from sulq.ledger.group_commit import Ticket, Together
 from sulq.ledger.group_ledger import GroupLedger, Standing

@@ -27,7 +27,7 @@ from sulq.ledger.chain import (
     digest,
     now,
 )
-from sulq.ledger.discoveries import check_discoveries, keep_discoveries
+from sulq.ledger.discovery_count import check_discoveries, keep_discoveries
 from sulq.ledger.kept_keys import keep_sets, sets_not_kept
 from sulq.ledger.older_text import question_of
 from sulq.ledger.programs import keep_programs, not_kept

@@ -30,8 +30,8 @@ from sulq.ledger.chain import (
     is_group,
     walk,
 )
-from sulq.ledger.discoveries import KIND as DISCOVER
-from sulq.ledger.discoveries import allowed
+from sulq.ledger.discovery_count import KIND as DISCOVER
+from sulq.ledger.discovery_count import allowed
 from sulq.ledger.freeze import followed
 from sulq.ledger.types import Allotment, Freeze, Head
 

@@ -23,7 +23,7 @@ from sulq.expressions.stored_tree import dumps
 from sulq.privacy.geometry import Geometry, Release
 from sulq.privacy.pricing import Priced
 from sulq.questions.contributions import MAX_RELEASES, Dense, exact_root, values_of
-from sulq.questions.discovery import discovery
+from sulq.questions.discovery import Discovery, discovery
 from sulq.questions.grid import Value
 from sulq.questions.key_sets import KeySet, key_set, shards_with
 from sulq.questions.measurements import Measurement, measured
@@ -123,16 +123,8 @@ def check(
     loose = private is not None or private_cells  # 0 is a contribution of its own
     built = values_of(query, schema, noise, guarantee, loose, summed, older)
     values, mix, releases, geometry = built
-    measurement: Measurement | None = None
-    if isinstance(query.values, Strategy):
-        measurement = measured(query.values, axes, noise, guarantee)
-    elif isinstance(query.values, Residual):
-        measurement = projected(axes, not loose, query.error, noise)
-    elif isinstance(query.values, Percentile):
-        measurement = choice(query, axes, noise)
-    elif isinstance(query.values, Discover):
-        measurement = discovery(query, schema, noise, axes)
-        private_cells = True  # which value a row has
+    measurement = _measurement(query, axes, schema, noise, guarantee, loose)
+    private_cells |= isinstance(measurement, Discovery)  # which value a row has
     if measurement is not None:
         releases, geometry = _of_whole(measurement, releases[0].weight2)
     if size * len(releases) > MAX_RELEASES:
@@ -159,6 +151,21 @@ def check(
         geometry=geometry, private_cells=private_cells, rows_each=rows_each, error=query.error,
         share=measurement.share if isinstance(measurement, Choice) else None,
     )  # fmt: skip
+
+
+def _measurement(
+    query: Query, axes: tuple[Axis, ...], schema: Schema, noise: str, guarantee: str, loose: bool
+) -> Measurement | None:
+    """What leaves in place of the cells' sums, if anything."""
+    if isinstance(query.values, Strategy):
+        return measured(query.values, axes, noise, guarantee)
+    if isinstance(query.values, Residual):
+        return projected(axes, not loose, query.error, noise)
+    if isinstance(query.values, Percentile):
+        return choice(query, axes, noise)
+    if isinstance(query.values, Discover):
+        return discovery(query, schema, noise, axes)
+    return None
 
 
 def _of_whole(measurement: Measurement, weight2: Fraction) -> tuple[tuple[Release, ...], Geometry]:
