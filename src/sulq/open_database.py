@@ -6,9 +6,11 @@ import os
 import warnings
 from collections.abc import Mapping
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from sulq.append_rows import take_in
 from sulq.audit.open_audited import Audit
 from sulq.database import Database
 from sulq.engines.base import Engine
@@ -98,7 +100,9 @@ def open(
     promise = _about(promise, running, group)
     terms, fuel = promise.to_json(), program_fuel if programs else None
     book, guard = open_ledger(where, found, running, terms, pricing, ledger is None, shared)
-    return _database(running, promise, book, guard, pricing, found.name, fuel)
+    made = _database(running, promise, book, guard, pricing, found.name, fuel)
+    made._append = partial(append, source, ledger=where, table=table, name=name)
+    return made
 
 
 def _check_group(promise: Promise, group: Any) -> None:
@@ -320,6 +324,41 @@ def encode(
     return out
 
 
+def begun_with(book: Ledger) -> tuple[Promise, str]:
+    """The promise that a ledger was begun with, and how it prices."""
+    recorded = dict(book.terms["promise"])
+    pricing = recorded.pop("pricing")
+    return Promise.from_json(recorded), pricing
+
+
+def append(
+    source: Any, rows: Any = None, *, ledger: str | Path | None = None, table: str | None = None,
+    name: str | None = None, reason: str = "",
+) -> Database:  # fmt: skip
+    """Go on with rows of new periods: logged, and older periods keep what was spent on them.
+
+    `rows`, a file or a frame, are written into the source, a Parquet file or a folder of them;
+    without, they are there already. Only periods that had no rows may appear. The schema is the
+    ledger's, with its [period].
+    """
+    found = open_source(source, table, name)
+    where = _place(found, ledger)
+    if where == MEMORY:
+        raise Refused("append: it needs a ledger that lasts. Give ledger='people.ledger'.")
+    take_in(source, rows, where, table, name, reason)
+    return open(source, recorded_schema(where), ledger=where, table=table, name=name)
+
+
+def recorded_schema(where: str) -> Schema:
+    """The schema that a ledger has."""
+    from sulq.ledger import Ledger
+    from sulq.ledger.location import sealed
+
+    book = Ledger.reopen(where, seal=sealed(where))
+    book.close()
+    return Schema.load(book.terms["schema"])
+
+
 def refresh(
     source: Any,
     schema: Schema | str | Path | Mapping[str, Any] | None = None,
@@ -355,19 +394,21 @@ def refresh(
     declared = Schema.load(schema if schema is not None else book.terms["schema"])
     running = open_engine(found, declared, engine, show("scanning"))
     guard = guard_of(found, running, seal)
-    recorded = dict(book.terms["promise"])
-    pricing = recorded.pop("pricing")
-    promise = Promise.from_json(recorded)
+    promise, pricing = begun_with(book)
     before = Schema.load(book.terms["schema"])
     claims.check_cells(before, running.schema)
     claims.check_people(before, running.schema)
     _subject(promise, running.schema)
     with seal.held():
         claims.check_refreshed(seal, guard)
+        claims.forget_periods(seal, running)
         book.renew(
             claims.terms_of(running, promise.to_json(), pricing), {"reason": reason},
             cells=running.schema.cell_count,
             same_rows=claims.same_rows(seal, guard, found, (before, running.schema)),
         )  # fmt: skip
         claims.remember(seal, guard)
-    return _database(running, promise, book, guard, pricing, found.name)
+        claims.know_periods(seal, running)
+    made = _database(running, promise, book, guard, pricing, found.name)
+    made._append = partial(append, source, ledger=where, table=table, name=name)
+    return made

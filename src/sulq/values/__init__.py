@@ -6,6 +6,7 @@ declarations.py  a mapping, as TOML gives it, -> columns, or what is wrong with 
 discovered.py    Discovered: values that enough rows have, and how many
 marginals.py     Marginals: all tables of some columns, asked together
 number_text.py   noisy numbers as people read them
+periods.py       the public column by which rows arrive
 plain_values.py  what plain values are: frozen, with a JSON form
 price.py         Price: what a question costs
 query.py         Query, Rows, partitions and values
