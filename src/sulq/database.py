@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import copy
 import math
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import replace
 from fractions import Fraction
 from typing import TYPE_CHECKING, Any, overload
@@ -60,6 +60,7 @@ class Database(CommonQuestions):
             engine, ledger, noise, guard, Lifetime(), name=name, policy=policy
         )
         self._estimator = Estimator(self._planner, ledger, engine.schema)
+        self._append: Callable[..., Database] | None = None
         self._analyst = ""  # whose questions these are, where the ledger tells people apart
 
     # --- asking -------------------------------------------------------------------------
@@ -231,6 +232,11 @@ class Database(CommonQuestions):
         """The group of datasets about the same people that it shares its T with; empty: none."""
         return getattr(self.promise, "group", "")  # audited tables are in none
 
+    @property
+    def periods(self) -> list[Any]:
+        """The periods that have rows, where the schema has a [period]. Public."""
+        return list(self._ledger.terms.get("periods") or ())
+
     def budget_by_cell(self) -> list[dict[str, Any]]:
         """The budget of each combination of public values, in queries."""
         total, _, _ = self._ledger.budget()
@@ -355,6 +361,18 @@ class Database(CommonQuestions):
         if self._analyst:
             raise NotPermitted("resume: its owner goes on, not an analyst.")
         self._ledger.resume(reason)
+
+    def append(self, rows: Any = None, *, reason: str = "") -> Database:
+        """The database with rows of new periods beside its own; this one closes.
+
+        Logged; older periods keep what was spent on them, the new ones begin with nothing. `rows`
+        is a file or a frame; without, they have been added to the source already.
+        """
+        if self._analyst or self._append is None:
+            raise NotPermitted("append: its owner appends rows, where they are.")
+        made = self._append(rows, reason=reason)
+        self.close()
+        return made
 
     def close(self) -> None:
         """Let go of the source and the ledger, for all views of it; twice is once."""

@@ -6,9 +6,11 @@ import os
 import warnings
 from collections.abc import Mapping
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from sulq.append_rows import take_in
 from sulq.audit.open_audited import Audit
 from sulq.database import Database
 from sulq.engines.base import Engine
@@ -63,8 +65,7 @@ def open(
     `group` names datasets about the same people, which have one T: what is spent on any counts for
     all. `ledger` is then the group's, the same for all of them. See docs/howto/groups.md.
     programs=True lets questions run `sulq.Program`s, with at most `program_fuel` for each row.
-    `discoveries` is how often values that nobody listed may be named (`db.discover`), and `share`
-    the part of delta that is set aside for all of them, a tenth unless said.
+    `discoveries` is how often `db.discover` may be asked, `share` its part of delta (or a tenth).
 
     mode="audited" adds no noise but a small dither, and refuses what would tell one row; the
     arguments after `mode` belong to it. See docs/howto/audited.md before choosing it.
@@ -89,7 +90,6 @@ def open(
     if promise is None and audit is None:
         stated = _recorded(where, stated, shared)
         promise, pricing = _promise(stated), stated["pricing"]
-    _check_group(promise, group)
     declared = _declared(schema, source, found)
     running = open_engine(found, declared, engine, show("scanning"), programs)
     if audit is not None:
@@ -97,17 +97,17 @@ def open(
         book, guard = open_ledger(where, found, running, bound.to_json(), "audited", ledger is None)
         return audit.database(running, bound, book, guard, found.name)
     assert promise is not None
-    promise = _about(promise, running)
-    book, guard = open_ledger(
-        where, found, running, promise.to_json(), pricing, ledger is None, shared
-    )
-    fuel = program_fuel if programs else None
-    return _database(running, promise, book, guard, pricing, found.name, fuel)
+    promise = _about(promise, running, group)
+    terms, fuel = promise.to_json(), program_fuel if programs else None
+    book, guard = open_ledger(where, found, running, terms, pricing, ledger is None, shared)
+    made = _database(running, promise, book, guard, pricing, found.name, fuel)
+    made._append = partial(append, source, ledger=where, table=table, name=name)
+    return made
 
 
-def _check_group(promise: Promise | None, group: Any) -> None:
+def _check_group(promise: Promise, group: Any) -> None:
     """Datasets of a group have one promise, and no share of its delta is each one's own."""
-    if promise is not None and promise.discoveries and group is not None:
+    if promise.discoveries and group is not None:
         raise PromiseError(
             "discoveries: a table with a share of delta set aside for them cannot be in a group. "
             "Nothing was charged.\nLeave group= out, or begin without discoveries."
@@ -202,8 +202,9 @@ def _warn_of_noise(promise: Promise, rows: int) -> None:
         warnings.warn(f"queries={promise.queries:,}: {said}", stacklevel=4)
 
 
-def _about(promise: Promise, running: Engine) -> Promise:
+def _about(promise: Promise, running: Engine, group: Any) -> Promise:
     """The promise with the one it protects; warn where these rows are too few for it."""
+    _check_group(promise, group)
     promise = _subject(promise, running.schema)
     _warn_of_delta(promise, running.rows)
     _warn_of_noise(promise, running.rows)
@@ -323,6 +324,41 @@ def encode(
     return out
 
 
+def begun_with(book: Ledger) -> tuple[Promise, str]:
+    """The promise that a ledger was begun with, and how it prices."""
+    recorded = dict(book.terms["promise"])
+    pricing = recorded.pop("pricing")
+    return Promise.from_json(recorded), pricing
+
+
+def append(
+    source: Any, rows: Any = None, *, ledger: str | Path | None = None, table: str | None = None,
+    name: str | None = None, reason: str = "",
+) -> Database:  # fmt: skip
+    """Go on with rows of new periods: logged, and older periods keep what was spent on them.
+
+    `rows`, a file or a frame, are written into the source, a Parquet file or a folder of them;
+    without, they are there already. Only periods that had no rows may appear. The schema is the
+    ledger's, with its [period].
+    """
+    found = open_source(source, table, name)
+    where = _place(found, ledger)
+    if where == MEMORY:
+        raise Refused("append: it needs a ledger that lasts. Give ledger='people.ledger'.")
+    take_in(source, rows, where, table, name, reason)
+    return open(source, recorded_schema(where), ledger=where, table=table, name=name)
+
+
+def recorded_schema(where: str) -> Schema:
+    """The schema that a ledger has."""
+    from sulq.ledger import Ledger
+    from sulq.ledger.location import sealed
+
+    book = Ledger.reopen(where, seal=sealed(where))
+    book.close()
+    return Schema.load(book.terms["schema"])
+
+
 def refresh(
     source: Any,
     schema: Schema | str | Path | Mapping[str, Any] | None = None,
@@ -358,19 +394,21 @@ def refresh(
     declared = Schema.load(schema if schema is not None else book.terms["schema"])
     running = open_engine(found, declared, engine, show("scanning"))
     guard = guard_of(found, running, seal)
-    recorded = dict(book.terms["promise"])
-    pricing = recorded.pop("pricing")
-    promise = Promise.from_json(recorded)
+    promise, pricing = begun_with(book)
     before = Schema.load(book.terms["schema"])
     claims.check_cells(before, running.schema)
     claims.check_people(before, running.schema)
     _subject(promise, running.schema)
     with seal.held():
         claims.check_refreshed(seal, guard)
+        claims.forget_periods(seal, running)
         book.renew(
             claims.terms_of(running, promise.to_json(), pricing), {"reason": reason},
             cells=running.schema.cell_count,
             same_rows=claims.same_rows(seal, guard, found, (before, running.schema)),
         )  # fmt: skip
         claims.remember(seal, guard)
-    return _database(running, promise, book, guard, pricing, found.name)
+        claims.know_periods(seal, running)
+    made = _database(running, promise, book, guard, pricing, found.name)
+    made._append = partial(append, source, ledger=where, table=table, name=name)
+    return made

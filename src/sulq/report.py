@@ -19,6 +19,8 @@ from sulq.privacy.pricing import tariff_of
 from sulq.privacy.promise import Promise
 from sulq.questions.check import OLDER_FORM, check
 from sulq.questions.describe import parts_of, query_of, readable
+from sulq.questions.discovery import Discovery
+from sulq.questions.discovery_threshold import ready
 from sulq.questions.question import Bundle
 from sulq.values.number_text import with_error
 from sulq.values.schema import OTHER, Schema
@@ -184,7 +186,7 @@ def _answers(
         if isinstance(noisy, dict):
             yield number, _audited(query, noisy, schema, promise)
         else:
-            yield number, _parts(query, noisy, schema, promise, pricing)
+            yield number, _parts(query, noisy, schema, promise, pricing, ledger.terms["rows"])
 
 
 def answer_parts(db: Database, text: str) -> Parts | None:
@@ -195,7 +197,7 @@ def answer_parts(db: Database, text: str) -> Parts | None:
     stored = json.loads(known[1])
     if isinstance(stored, dict):
         return _audited(text, stored, db.schema, db.promise)
-    return _parts(text, stored, db.schema, db.promise, db.pricing)
+    return _parts(text, stored, db.schema, db.promise, db.pricing, db.rows)
 
 
 def _audited(text: str, stored: dict[str, Any], schema: Schema, promise: Any) -> Parts:
@@ -206,19 +208,20 @@ def _audited(text: str, stored: dict[str, Any], schema: Schema, promise: Any) ->
 
 
 def _parts(
-    text: str, noisy: Any, schema: Schema, promise: Promise, pricing: str
+    text: str, noisy: Any, schema: Schema, promise: Promise, pricing: str, rows: int
 ) -> Parts | None:  # fmt: skip
     """A stored answer in units; None if it is kept, but this version cannot say it."""
     try:
         pairs = zip(parts_of(text), noisy, strict=True)
-        return [_part(stored, sums, schema, promise, pricing) for stored, sums in pairs]
+        return [_part(stored, sums, schema, promise, pricing, rows) for stored, sums in pairs]
     except (SulqError, ValueError, TypeError):
         return None
 
 
 def _part(
-    stored: dict[str, Any], noisy: list[list[int]], schema: Schema, promise: Promise, pricing: str
-) -> dict[str, Any]:
+    stored: dict[str, Any], noisy: list[list[int]], schema: Schema, promise: Promise, pricing: str,
+    rows: int,
+) -> dict[str, Any]:  # fmt: skip
     """Grid integers as numbers with error bars; ValueError if the question is not the same."""
     query, older = query_of(stored), stored.get("form") == OLDER_FORM
     if query is None:
@@ -226,6 +229,8 @@ def _part(
     checked = check(query, schema, promise.noise, promise.guarantee, older)
     if checked.text != dumps(stored):
         raise ValueError(stored)
+    if isinstance(checked.measurement, Discovery):
+        checked = ready(checked, promise, pricing, rows)
     tariff = tariff_of(checked, promise, pricing)
     (answer,) = Bundle(((checked, tariff),)).answers([noisy], 0)
     whole = replace(answer, ruled_out=frozenset())  # a name for every number

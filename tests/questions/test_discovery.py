@@ -87,6 +87,8 @@ def test_values_below_the_threshold_do_not_leave(db):
     ]
     assert named(db, "word", where="age < 0") == {}
     assert f"about {int(limit) + 1}" in str(db.discover("word"))
+    alone = db.ask(Query(Discover("word"), where="word = 'flu'"))
+    assert (alone.cells, alone.to_json()["cells"]) == (("flu",), ["flu"])
 
 
 def test_at_least_pays_for_the_noise_that_it_needs(db):

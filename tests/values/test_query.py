@@ -59,6 +59,7 @@ EVERY_KIND = [
     sulq.Query(rows=sulq.Rows.sample(3, Fraction(1, 3))),
     sulq.Query(rows=sulq.Rows.blocks(3, 4)),
     sulq.Query(error=Fraction(1, 3)),
+    sulq.Query(sulq.Discover("note", 70), where="smoker"),
 ]
 
 

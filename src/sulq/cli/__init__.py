@@ -13,7 +13,7 @@ Heavy libraries are imported inside the commands, so that `sulq --help` is quick
     mcp.py              sulq mcp: tools for an AI agent, over stdin and stdout
     mine.py             sulq publish and sulq mine: noisy tables in a file, and questions to it
     options.py          options that several commands take, alone or together
-    owner.py            budget, history, verify, report, refresh, resume
+    owner.py            budget, history, verify, report, append, refresh, resume
     postgres.py         sulq postgres grant: the SQL an administrator runs
     predict.py          sulq predict: a model applied to rows that the analyst holds
     prepare.py          demo, plan, schema draft, schema check, init, encode
@@ -119,8 +119,8 @@ _add(OWNER, audit=audit.audit, publish=mine.publish)
 _add(ASKING, mine=mine.mine, mcp=mcp.mcp)
 _add(
     OWNER, budget=owner.budget, history=owner.history,
-    verify=owner.verify, report=owner.report, refresh=owner.refresh, resume=owner.resume,
-    override=owner.override,
+    verify=owner.verify, report=owner.report, append=owner.append, refresh=owner.refresh,
+    resume=owner.resume, override=owner.override,
 )  # fmt: skip
 _group(OWNER, "program", "The WebAssembly that questions ran.", programs_run)
 _add(

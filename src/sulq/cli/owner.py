@@ -29,6 +29,7 @@ from sulq.settings_file import Settings
 from sulq.sources.postgres import is_address
 
 Answers = Annotated[bool, typer.Option("--answers", help="Include the noisy answers given.")]
+NewRows = Annotated[str | None, typer.Argument(help="A file with rows of new periods.")]
 Last = Annotated[int | None, typer.Option("--last", min=1, help="Only the last so many.")]
 MAX_CELLS = 40  # lines of `sulq budget`
 
@@ -124,6 +125,30 @@ def report(settings: Settings, answers: Answers = False, out: Out = None,
 
 
 # ---- deciding -------------------------------------------------------------------------------
+
+
+def append(
+    settings: Settings, rows: NewRows = None, reason: Reason = "new periods"
+) -> Said:  # fmt: skip
+    """Take in rows of new periods. Logged; older periods keep what was spent on them.
+
+    With a file, its rows are written into the source, a Parquet file or a folder of them; without,
+    they are there already. Only periods that had no rows may appear; anything else is a refresh.
+
+    Example: sulq append march.parquet
+    """
+    from sulq.open_database import append as take_in
+
+    if settings.source is None:
+        raise Refused("which table? Give --data FILE, --config PATH, or run it beside a sulq.toml.")
+    db = take_in(
+        settings.source, rows, ledger=settings.ledger, table=settings.table, name=settings.name,
+        reason=reason,
+    )  # fmt: skip
+    with db:
+        opened = db.periods
+        said = f"Appended: {db.rows:,} rows, periods {opened[0]} to {opened[-1]}; {db.budget}."
+        return Said({"rows": db.rows, "periods": opened}, said)
 
 
 def refresh(

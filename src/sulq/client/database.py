@@ -25,7 +25,7 @@ from sulq.estimator import NOTE, not_known, noted
 from sulq.expressions.program import sent_along
 from sulq.ledger import Allotment, Charge, Entry, Freeze
 from sulq.ledger.chain import ASKED, EMPTY, canonical, checked_link
-from sulq.ledger.discoveries import KIND as DISCOVER
+from sulq.ledger.discovery_count import KIND as DISCOVER
 from sulq.ledger.programs import KIND as PROGRAM
 from sulq.planner import Planner
 from sulq.privacy.noise import SystemNoise

@@ -5,7 +5,6 @@ array_engine.py       an array in memory, read where it lies
 base.py               Engine: what every engine is
 bounded.py            scans that must end by a moment known beforehand (PODS 05, 3.1.5)
 cubes.py              the distinct combinations of few-valued columns, and their counts
-discoveries.py        values of a text that enough rows have, and how many
 duckdb.py             the embedded default: files of many kinds, or an Arrow table
 duckdb_connection.py  connections that reach one source and nothing else
 duckdb_files.py       which function of DuckDB's reads a file, or the files of a folder
@@ -19,6 +18,7 @@ reference.py          the numpy engine: the definition of what is right
 select.py             a batch of checked queries -> one SELECT, and its rows -> cells
 sql_engine.py         what engines that speak SQL have in common
 store.py              the encoded store: rows already clamped and on their grids
+text_values_found.py  values of a text that enough rows have, and how many
 writer.py             expressions and values -> SQL text
 postgres/             rows that stay in PostgreSQL
 spark/                rows that stay in a cluster

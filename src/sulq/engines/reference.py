@@ -9,8 +9,8 @@ from typing import Any
 import pyarrow as pa
 
 from sulq.engines.base import Matrix, check_public
-from sulq.engines.discoveries import apart
 from sulq.engines.people_rows import each_of_its_rows
+from sulq.engines.text_values_found import apart
 from sulq.kernel.people_table import people_table
 from sulq.kernel.sums import batch_rows, batches_of, gather
 from sulq.questions.check import CheckedQuery

@@ -8,10 +8,10 @@ from typing import Any
 
 from sulq.engines.base import Matrix, check_public
 from sulq.engines.cubes import Cubes, spare
-from sulq.engines.discoveries import Found, apart, statement
 from sulq.engines.failures import ScanStopped, without_words
 from sulq.engines.people_rows import each_of_its_rows
 from sulq.engines.select import Row, Statement, needs_kernel
+from sulq.engines.text_values_found import Found, apart, statement
 from sulq.engines.writer import TooLong, Writer
 from sulq.errors import SchemaError
 from sulq.questions.check import CheckedQuery

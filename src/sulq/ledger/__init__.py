@@ -8,7 +8,7 @@ crash may waste a charge; it may never give an unpaid answer. See docs/reference
     book.py           one chain that many write to: held, extended, marked outside
     chain.py          the tables, and entries that each carry the hash of the one before
     claims.py         which ledger is about which rows: opened, begun, recognised, refreshed
-    discoveries.py    how often values that nobody listed were named
+    discovery_count.py  how often values that nobody listed were named
     freeze.py         a scan failed: nothing new is paid or kept until the owner goes on
     group_commit.py   threads that wait to write share one transaction and one sync
     group_ledger.py   the ledger of a group: one total for datasets about the same people
@@ -23,8 +23,10 @@ crash may waste a charge; it may never give an unpaid answer. See docs/reference
     migrate.py        Tables of an older version -> tables of this one
     older_charges.py  charges made before questions had one form stay free
     older_text.py     the text of a question in an older ledger -> the JSON it has now
+    open_periods.py   which periods have rows, and so which cells can be charged
     own_transactions.py  which transactions of a server were a ledger's, and left the rows alone
     pay.py            requests -> charges, all or none, never above the total
+    period_rows.py    are the rows of each period still those they were?
     postgres.py       one schema of a PostgreSQL database, shared by processes and machines
     postgres_seal.py  marks on each machine, fingerprints with the ledger on the server
     programs.py       the WebAssembly modules that paid questions ran

@@ -23,7 +23,7 @@ from sulq.ledger.types import Head
 # Kinds with a meaning of their own.
 RESERVED = (
     "open", "charge", "answer", "retry", "refresh", "carry", "allot", "freeze", "resume", "join",
-    "spend", "level", "program", "keys",
+    "spend", "level", "program", "keys", "append", "discover",
 )  # fmt: skip
 
 

@@ -29,6 +29,7 @@ from sulq.ledger.location import (
     shown,
     strangers,
 )
+from sulq.ledger.period_rows import PeriodRows, present
 from sulq.ledger.postgres_seal import ServerSeal
 from sulq.ledger.seal import Seal
 from sulq.ledger.types import MEMORY, Group
@@ -117,7 +118,10 @@ def _open_ledger(
         before = seal.current()
         if before is not None and exists(where, seal) and before not in guard.known_as:
             raise changed(source.path.name if source.path else source.name)
+        new = not exists(where, seal)
         book = Ledger.open(where, seal=seal, **facts)
+        if new:
+            know_periods(seal, engine)
         if before is None and book.charges(limit=1):
             book.close()
             raise LedgerDamaged(
@@ -232,6 +236,8 @@ def terms_of(engine: Engine, promise: Mapping[str, Any], pricing: str) -> dict[s
         "schema": engine.schema.to_json(),
         "rows": engine.rows,
     }
+    if engine.schema.period is not None:
+        terms["periods"] = present(engine)
     table = getattr(engine, "table_name", None)  # a DuckDB file has several
     return terms if table is None else terms | {"table": table}
 
@@ -248,6 +254,18 @@ def same_rows(seal: Seal, guard: Guard, found: Source, schemas: tuple[Schema, Sc
     whole = found.kind in ("parquet", "csv", "json", "arrow")  # one table, whatever its name
     same = whole and seal.current() == guard.fingerprint
     return same and (old.cell_columns, old.file) == (new.cell_columns, new.file)
+
+
+def forget_periods(seal: Seal, engine: Engine) -> None:
+    """Before a refresh: what the rows of each period were is no longer what they are."""
+    if engine.schema.period is not None:
+        PeriodRows.of(seal).forget()
+
+
+def know_periods(seal: Seal, engine: Engine) -> None:
+    """From now on, the rows of each period are these."""
+    if engine.schema.period is not None:
+        PeriodRows.of(seal).know(engine)
 
 
 def check_people(old: Schema, new: Schema) -> None:

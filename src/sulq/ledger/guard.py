@@ -174,5 +174,5 @@ def changed(name: str) -> SourceChanged:
     return SourceChanged(
         f"{name!r} is not the data its ledger began with. Nothing was charged.\n"
         "Restore the rows, or run `sulq refresh` to go on with the new ones: it is logged, and "
-        "what was spent stays spent."
+        "what was spent stays spent. Rows of new periods are taken in by `sulq append`."
     )

@@ -23,7 +23,7 @@ from sulq.ledger.chain import (
     entries_from,
     read_head,
 )
-from sulq.ledger.discoveries import KIND as DISCOVER
+from sulq.ledger.discovery_count import KIND as DISCOVER
 from sulq.ledger.kept_keys import KIND as KEYS
 from sulq.ledger.kept_keys import kept_set
 from sulq.ledger.older_text import question_of

@@ -29,13 +29,14 @@ from sulq.ledger.chain import (
     now,
     read_head,
 )
-from sulq.ledger.discoveries import allowed
+from sulq.ledger.discovery_count import allowed
 from sulq.ledger.freeze import current, freeze, refusal, resume, withheld
 from sulq.ledger.group_commit import Ticket, Together
 from sulq.ledger.group_ledger import GroupLedger, Standing
 from sulq.ledger.history import ANSWERS, History, answer_in
 from sulq.ledger.membership import Membership, entered, joined_since
 from sulq.ledger.migrate import is_current, upgrade
+from sulq.ledger.open_periods import check_opened, open_cells
 from sulq.ledger.pay import Known, look_up, normal, pay
 from sulq.ledger.replay import HIGHEST, KEPT, audit
 from sulq.ledger.retry import Lost, patient, plainly
@@ -80,6 +81,7 @@ class Ledger(Book, History):
         self._epoch = 0  # the rows this process is about: another's refresh does not move it
         self._bills: Together[Bill, Known] = Together(disk.lock, self._pay)
         self._answers: Together[Answers, dict[int, str]] = Together(disk.lock, self._keep)
+        self._open: tuple[int, ...] | None = None  # cells of periods that have rows; None: all
         self.cells = 0
         self.terms: dict[str, Any] = {}
 
@@ -151,6 +153,7 @@ class Ledger(Book, History):
         self._seen, self._epoch = replay.head, replay.head.epoch
         self._freeze = replay.freeze
         self.terms, self.cells, self.total = replay.terms, replay.cells, replay.total
+        self._open = open_cells(self.terms)
         self.name = replay.name
         self._mark()
         self._group = entered(self._disk, self._seal, replay)
@@ -221,7 +224,7 @@ class Ledger(Book, History):
         A question already charged, or asked again with the same request id, pays nothing.
         `new` says that `find` has just found none of them, so that looking twice is saved.
         """
-        bill = Bill([normal(request, self.cells) for request in requests])
+        bill = Bill([normal(request, self.cells, self._open) for request in requests])
         if not new:
             with self._reading() as connection:
                 bill.head = read_head(connection)
@@ -233,7 +236,7 @@ class Ledger(Book, History):
     @patient
     def charge_each(self, bills: Sequence[Sequence[Request]]) -> list[list[Charge] | SulqError]:
         """Pay several bills, each by itself whole or not at all, in one transaction."""
-        asked = [Bill([normal(request, self.cells) for request in bill]) for bill in bills]
+        asked = [Bill([normal(r, self.cells, self._open) for r in bill]) for bill in bills]
         outcomes = self._bills.through_each(asked)
         lost = [outcome for outcome in outcomes if isinstance(outcome, Lost)]
         if lost and len(lost) == len(outcomes):
@@ -286,10 +289,8 @@ class Ledger(Book, History):
             known = look_up(page.connection, bill.requests)
         if self._freeze is not None and known.lacks(bill.requests):
             raise refusal(self.name, self._freeze)
-        pay(
-            page, bill.requests, known, total=self.total, name=self.name, count=self._counted,
-            discoveries=allowed(self.terms),
-        )  # fmt: skip
+        said: Any = {"total": self.total, "name": self.name, "discoveries": allowed(self.terms)}
+        pay(page, bill.requests, known, count=self._counted, **said)
         return known
 
     def _counted(self, requests: Sequence[Request]) -> list[int | None]:
@@ -404,18 +405,14 @@ class Ledger(Book, History):
 
     @plainly()
     def renew(
-        self,
-        terms: Mapping[str, Any],
-        body: Mapping[str, Any],
-        *,
-        cells: int | None = None,
-        same_rows: bool = False,
-    ) -> int:
+        self, terms: Mapping[str, Any], body: Mapping[str, Any], *, cells: int | None = None,
+        same_rows: bool = False, new_periods: bool = False,
+    ) -> int:  # fmt: skip
         """Go on with changed rows: logged, the same promise, spending goes on.
 
         Spending belongs to rows, and a row may have moved to another cell. So every cell then
-        carries the highest spending of any, unless the rows are the `same_rows`. Answers about
-        the rows before are kept in the history but no longer given.
+        carries the highest spending of any, unless the rows are the `same_rows`, or they are and
+        there are more, of `new_periods`. Answers about the rows before stay in the history.
         """
         new = plain(terms)
         check_promise(self.terms, new)
@@ -424,16 +421,19 @@ class Ledger(Book, History):
                 f"cells={cells} but the ledger has {self.cells}: what each cell spent could not "
                 "be carried over. Nothing was charged.\nKeep the public columns and their values."
             )
+        if new_periods:
+            check_opened(self.terms, new, in_group=self._group is not None)
+        same_rows = same_rows or new_periods
         if self._group is not None and not same_rows:
             self._group.level()
         with self._writing() as page:
             spending = KEPT if same_rows else HIGHEST
             said = {"terms": new, "body": body, "spending": spending, "time": now()}
-            epoch = page.append("refresh", said)
+            epoch = page.append("append" if new_periods else "refresh", said)
             page.head = replace(page.head, epoch=epoch)
             if not same_rows:
                 page.level()
-        self.terms, self._epoch = new, epoch
+        self.terms, self._epoch, self._open = new, epoch, open_cells(new)
         return epoch
 
     # -- verifying --

@@ -27,7 +27,7 @@ from sulq.ledger.chain import (
     digest,
     now,
 )
-from sulq.ledger.discoveries import check_discoveries, keep_discoveries
+from sulq.ledger.discovery_count import check_discoveries, keep_discoveries
 from sulq.ledger.kept_keys import keep_sets, sets_not_kept
 from sulq.ledger.older_text import question_of
 from sulq.ledger.programs import keep_programs, not_kept
@@ -57,11 +57,21 @@ def _id_key(request: Request) -> str:
     return digest(request.analyst, "" if request.id is None else request.id)
 
 
-def normal(request: Request, cells: int) -> Request:
-    """The request as it is stored: its cells sorted and once each; all of them means everybody."""
+def normal(request: Request, cells: int, opened: tuple[int, ...] | None = None) -> Request:
+    """The request as it is stored: its cells sorted and once each; all of them means everybody.
+
+    `opened` are the cells of periods that have rows, where rows arrive by periods.
+    """
     question = question_of(request.query)
     if question != request.query:
         request = replace(request, query=question)
+    if opened is not None:
+        asked = set(opened if request.cells is None else request.cells)
+        if request.price and not asked & set(opened):
+            raise QueryNotAllowed(
+                "the periods that this asks about have no rows yet. Nothing was charged."
+            )
+        request = replace(request, cells=tuple(asked & set(opened)))
     if request.cells is None:
         return request
     chosen = sorted(set(request.cells))

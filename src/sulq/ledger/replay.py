@@ -31,9 +31,10 @@ from sulq.ledger.chain import (
     replayed,
     walk,
 )
-from sulq.ledger.discoveries import KIND as DISCOVER
-from sulq.ledger.discoveries import allowed
+from sulq.ledger.discovery_count import KIND as DISCOVER
+from sulq.ledger.discovery_count import allowed
 from sulq.ledger.freeze import followed
+from sulq.ledger.open_periods import is_append
 from sulq.ledger.types import Allotment, Freeze, Head
 
 # What a refresh did with spending. Entries written before release 2 do not say, and left it with
@@ -118,6 +119,11 @@ class Replay(Following):
             self.terms = body["terms"]
             self.head = replace(self.head, epoch=number)
             self._refresh(number, body.get("spending"))
+        elif kind == "append":
+            if not is_append(self.terms, body["terms"]):
+                raise damaged(number, "changes more than it may")
+            self.terms = body["terms"]
+            self.head = replace(self.head, epoch=number)
         elif kind == DISCOVER:
             self.discoveries += body["count"]
             if not 0 < body["count"] <= allowed(self.terms) - self.discoveries + body["count"]:

@@ -1,7 +1,7 @@
 """A SELECT -> questions, and how to lay out their answers.
 
 aggregates.py    the aggregates that are answered, and why the others are not
-discoveries.py   GROUP BY column(discover => true): groups that nobody listed
+discover_groups.py  GROUP BY column(discover => true): groups that nobody listed
 formula.py       what a formula is made of: the sums it needs; numbers, truths and labels per cell
 formulas.py      expressions of aggregates: SUM(a) / SUM(b), CASE WHEN COUNT(*) > 5 ...
 grouped_rows.py  a SELECT inside FROM that is grouped by the person

@@ -13,7 +13,7 @@ from typing import Any
 
 from sulq.errors import QueryNotAllowed
 from sulq.expressions.parse import parse
-from sulq.sql.discoveries import discovering, plainly
+from sulq.sql.discover_groups import discovering, plainly
 from sulq.sql.statement import Output, Statement, compile_select, parsed
 from sulq.values.answer import Answer
 from sulq.values.per_person import PerPerson

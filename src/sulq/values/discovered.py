@@ -4,13 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from typing import Any
+
+import numpy as np
 
 from sulq.values.answer import Answer
 from sulq.values.table import Table
-
-if TYPE_CHECKING:
-    import numpy as np
 
 
 class Discovered(Answer):
@@ -26,8 +25,11 @@ class Discovered(Answer):
         return super().values.reshape(-1, 1)
 
     def interval(self, level: float = 0.95) -> tuple[Any, Any]:
-        """Low and high ends of every count."""
-        return super().interval(level) if self.cells else (self.values, self.values)
+        """Low and high ends of every count, as arrays even if there is but one or none."""
+        if not self.cells:
+            return self.values, self.values
+        low, high = super().interval(level)
+        return np.reshape(low, (-1, 1)), np.reshape(high, (-1, 1))
 
     def table(self, by: Sequence[str] | None = None, names: Sequence[str] | None = None) -> Table:
         """The values and their counts; none is exact, and there may be none."""

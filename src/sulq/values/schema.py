@@ -11,7 +11,7 @@ import itertools
 import json
 import math
 import tomllib
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
@@ -33,6 +33,7 @@ from sulq.values.column import (
 )
 from sulq.values.declarations import Place, check_names, read_column, read_file_format, read_unit
 from sulq.values.lookup import Lookup, read_lookups
+from sulq.values.periods import check_period, read_period
 
 __all__ = [
     "LARGEST",
@@ -60,6 +61,7 @@ class Schema:
     unit: Unit | None = None
     file: FileFormat = PLAIN
     lookups: tuple[Lookup, ...] = ()  # public tables that rows may be joined to
+    period: str | None = None  # the public column whose new values may appear later
 
     def __post_init__(self) -> None:
         check_names(self.columns, self.where)
@@ -68,6 +70,7 @@ class Schema:
                 f"unit: column {self.unit.column!r} is not declared. Add [columns."
                 f'{self.unit.column}] with type = "integer" or "text".'
             )
+        check_period(self.period, self._by_name, self.unit is not None)
         if self.key is not None and self.key.shards is not None and self.unit is not None:
             raise SchemaError(
                 f"column {self.key.name!r}: shards part rows, and a person of [unit] may have rows "
@@ -133,7 +136,8 @@ class Schema:
         said = mapping.get("file") if "columns" in mapping else None
         tables = mapping.get("lookups") if "columns" in mapping else None
         lookups = read_lookups(tables, where, folder)
-        return cls(made, where, unit, read_file_format(said, where), lookups)
+        period = read_period(mapping.get("period") if "columns" in mapping else None, where)
+        return cls(made, where, unit, read_file_format(said, where), lookups, period)
 
     @classmethod
     def of_array(cls, count: int) -> Schema:
@@ -202,6 +206,12 @@ class Schema:
         """Every combination of public values; None stands for undeclared or missing."""
         return tuple(itertools.product(*((*(c.listed or ()), None) for c in self.cell_columns)))
 
+    def cells_of(self, periods: Collection[Any]) -> tuple[int, ...]:
+        """The ledger cells of these periods, and of rows that are in none that is declared."""
+        at = [c.name for c in self.cell_columns].index(str(self.period))
+        known = {*periods, None}
+        return tuple(i for i, cell in enumerate(self.cells) if cell[at] in known)
+
     def with_types(self, types: Mapping[str, str]) -> Schema:
         """Fill in what only the source's metadata tells: whether a key is text or integer."""
         typed = (
@@ -215,6 +225,8 @@ class Schema:
         body: dict[str, Any] = {"columns": {c.name: c.to_json() for c in self.columns}}
         if self.unit is not None:
             body["unit"] = {"column": self.unit.column, "max_rows": self.unit.max_rows}
+        if self.period is not None:
+            body["period"] = {"column": self.period}
         if self.file != PLAIN:
             body["file"] = self.file.to_json()
         if self.lookups:

@@ -18,7 +18,6 @@ from typing import TYPE_CHECKING, Any
 
 from sulq.engines.base import Matrix
 from sulq.engines.cubes import Cubes
-from sulq.engines.discoveries import Found, statement
 from sulq.engines.failures import ScanFailed, ScanStopped, without_words
 from sulq.engines.margins import finest, margin
 from sulq.engines.people_rows import kinds_of, people_select
@@ -34,6 +33,7 @@ from sulq.engines.spark.executor import (
 )
 from sulq.engines.spark.writer import SparkWriter, called
 from sulq.engines.sql_engine import SqlEngine
+from sulq.engines.text_values_found import Found, statement
 from sulq.engines.writer import TYPES, TooLong
 from sulq.errors import Refused, SchemaError
 from sulq.kernel.sums import needed_columns

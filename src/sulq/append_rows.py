@@ -1,0 +1,114 @@
+"""Rows of new periods -> the same ledger; what was spent stays with older periods.
+
+The rows are written beside those that are there, then taken in: every older period must be as it
+was, bit by bit. A program that is killed on the way leaves rows that are refused until `append` is
+run again.
+"""
+
+from __future__ import annotations
+
+import os
+import secrets
+from typing import Any
+
+from sulq.engines.open_engine import open_engine
+from sulq.errors import Refused, SchemaError
+from sulq.ledger.guard import guard_of
+from sulq.ledger.period_rows import PeriodRows, present
+from sulq.progress import show
+from sulq.sources.source import Source, open_source, settled
+from sulq.values.schema import Schema
+
+
+def take_in(
+    source: Any, rows: Any, where: str, table: str | None, name: str | None, reason: str
+) -> None:
+    """Write rows into the source, if there are some, and note the new periods in the ledger."""
+    from sulq.ledger import Ledger, claims
+    from sulq.ledger.location import sealed
+
+    seal = sealed(where)
+    claims.check_begun(where, seal)
+    book = Ledger.reopen(where, seal=seal)
+    try:
+        schema, before = Schema.load(book.terms["schema"]), book.terms.get("periods")
+        if before is None:
+            raise SchemaError(
+                "append: the ledger's schema has no [period]. Nothing was charged.\nNew rows of "
+                "such a table are a refresh: `sulq refresh`."
+            )
+        if rows is not None:
+            _write(open_source(source, table, name), rows, schema, set(before))
+        found = settled(open_source(source, table, name))
+        running = open_engine(found, schema, None, show("scanning"))
+        guard, known = guard_of(found, running, seal), PeriodRows.of(seal)
+        recorded = dict(book.terms["promise"])
+        terms = claims.terms_of(running, recorded, recorded["pricing"])
+        with seal.held():
+            claims.check_refreshed(seal, guard)
+            after = known.begin(running, before)
+            if terms["periods"] != before:
+                book.renew(terms, {"reason": reason}, new_periods=True)
+            claims.remember(seal, guard)
+            known.end(after)
+        running.close()
+    finally:
+        book.close()
+
+
+def _write(found: Source, rows: Any, schema: Schema, opened: set[Any]) -> None:
+    """Put the rows beside the others, whole or not at all; refuse those of periods that have some.
+
+    The owner's own rows, on their own machine: what is said of them goes to nobody else.
+    """
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    if found.kind != "parquet" or found.path is None or found.pattern is not None:
+        raise Refused(
+            "append: rows are written into a Parquet file or a folder of them. Nothing was "
+            "charged.\nAdd them to the source yourself, then append without rows."
+        )
+    new = open_engine(settled(open_source(rows)), schema)
+    try:
+        table: Any = new.arrow()  # type: ignore[attr-defined]
+    finally:
+        new.close()
+    periods = set(table.column(str(schema.period)).to_pylist())
+    wrong = sorted(map(str, periods & opened)) + ["(other)"] * bool(
+        periods - set(schema[str(schema.period)].listed or ())
+    )
+    if wrong:
+        raise Refused(
+            f"append: the rows are of periods that cannot open now: {', '.join(wrong)}. Nothing "
+            "was written.\nA period opens once, with all its rows, and is declared in the schema."
+        )
+    _check_absent(found, periods, schema)
+    path = found.path
+    if path.is_dir():
+        stem = f"period-{len(opened) + 1:05d}-{secrets.token_hex(4)}"
+        target = path / f"{stem}.parquet"
+    else:
+        old = pq.read_table(path)
+        table = pa.concat_tables([old, table], promote_options="permissive").select(
+            old.column_names
+        )
+        target = path
+    beside = target.with_name(f".{target.name}.{secrets.token_hex(4)}")
+    try:
+        pq.write_table(table, beside)
+        os.replace(beside, target)
+    finally:
+        beside.unlink(missing_ok=True)
+
+
+def _check_absent(found: Source, periods: set[Any], schema: Schema) -> None:
+    """Refuse to write rows a second time, after a program was killed on the way."""
+    running = open_engine(settled(found), schema)
+    there = periods & set(present(running))
+    running.close()
+    if there:
+        raise Refused(
+            f"append: the source has rows of {', '.join(map(str, sorted(there)))} already. Nothing "
+            "was written.\nIf they are these, append without rows."
+        )

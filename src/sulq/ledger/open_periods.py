@@ -1,0 +1,40 @@
+"""Which periods have rows, and so which cells a question can be charged to.
+
+A period that has not opened has no rows: nothing is spent on it, whatever is asked of all rows.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from sulq.errors import Refused, SchemaError
+from sulq.values.schema import Schema
+
+
+def open_cells(terms: Mapping[str, Any]) -> tuple[int, ...] | None:
+    """The cells of periods that have rows; None where rows do not arrive by periods."""
+    periods = terms.get("periods")
+    if periods is None:
+        return None
+    return Schema.load(terms["schema"]).cells_of(periods)
+
+
+def check_opened(old: Mapping[str, Any], new: Mapping[str, Any], *, in_group: bool) -> None:
+    """Refuse an append that is anything but new periods of the same table."""
+    if in_group:
+        raise Refused("append: a dataset of a group takes no new periods. Nothing was charged.")
+    if old["schema"] != new["schema"]:
+        raise SchemaError(
+            "append: the schema is not the ledger's. Nothing was charged.\nGo back to it, or run "
+            "`sulq refresh` with the new one."
+        )
+    if not set(old.get("periods") or ()) <= set(new.get("periods") or ()):
+        raise Refused("append: a period that had rows has none. Run `sulq refresh`.")
+
+
+def is_append(old: Mapping[str, Any], new: Mapping[str, Any]) -> bool:
+    """Does the chain go on from the one to the other by new periods alone?"""
+    before, after = old.get("periods"), new.get("periods")
+    same = (old["promise"], old["schema"]) == (new["promise"], new["schema"])
+    return same and before is not None and after is not None and set(before) <= set(after)

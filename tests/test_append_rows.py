@@ -1,0 +1,250 @@
+"""Rows that arrive by periods: each has its own T, and an append moves nothing that was spent."""
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+import pytest
+from helpers import SilentNoise
+from soak import in_soak, times
+
+import sulq
+from sulq.errors import MICRO
+from sulq.ledger import claims, period_rows
+from sulq.ledger.ledger import Ledger
+from sulq.open_database import append, refresh
+
+MONTHS = [f"{year}-{month:02}" for year in (2026, 2027) for month in range(1, 13)]
+SCHEMA = {
+    "columns": {
+        "month": {"values": MONTHS, "public": True},
+        "sick": {"type": "boolean"},
+        "age": {"type": "integer", "low": 0, "high": 99},
+    },
+    "period": {"column": "month"},
+}
+
+
+class KilledError(BaseException):
+    """A process that ends here."""
+
+
+def rows(month, count=20):
+    at = np.arange(count) + MONTHS.index(month)
+    return pd.DataFrame({"month": month, "sick": at % 3 == 0, "age": at % 100})
+
+
+def opened(path, **more):
+    db = sulq.open(path, SCHEMA, **({"epsilon": 1.0, "queries": 5, "ledger": ledger(path)} | more))
+    db._pipeline.noise = SilentNoise()
+    return db
+
+
+def ledger(path):
+    return Path(path).with_name("t.ledger")
+
+
+def spent(db):
+    return {c["month"]: int(c["spent"] * MICRO) for c in db.budget_by_cell() if c["month"]}
+
+
+@pytest.fixture(params=["file", "folder"])
+def source(request, tmp_path):
+    """One Parquet file, or a folder of them, with the first month."""
+    path = tmp_path / ("t.parquet" if request.param == "file" else "t")
+    if request.param == "folder":
+        path.mkdir()
+    rows(MONTHS[0]).to_parquet(path / "a.parquet" if path.is_dir() else path)
+    return path
+
+
+def test_a_new_period_begins_with_nothing_spent(source):
+    """Older ones keep what was spent on them; a question over all charges each by its own cells."""
+    db = opened(source)
+    assert db.count("sick").value == 7
+    db = db.append(rows(MONTHS[1]), reason="February")
+    db._pipeline.noise = SilentNoise()
+    assert db.periods == MONTHS[:2]
+    assert spent(db) == dict.fromkeys(MONTHS, 0) | {MONTHS[0]: MICRO}
+    assert db.count("sick").value == 13  # other rows, so it is asked anew
+    assert db.count(f"sick and month = '{MONTHS[1]}'").value == 6
+    assert spent(db) == dict.fromkeys(MONTHS, 0) | {MONTHS[0]: 2 * MICRO, MONTHS[1]: 2 * MICRO}
+    with pytest.raises(sulq.QueryNotAllowed, match="no rows yet"):
+        db.count(f"sick and month = '{MONTHS[5]}'")
+    assert [e.kind for e in db.decisions()] == ["open", "append"]
+    assert db.verify()
+
+
+def test_older_rows_may_not_change(source):
+    """A row more, fewer, another value or another month in an old period is a refresh."""
+    opened(source).close()
+    changes = [
+        lambda t: t.iloc[1:],
+        lambda t: pd.concat([t, t.iloc[:1]]),
+        lambda t: t.assign(age=t["age"] + 1),
+        lambda t: t.assign(month=np.where(t.index == 3, MONTHS[1], t["month"])),
+        lambda t: t.assign(month=np.where(t.index == 3, "never", t["month"])),
+    ]
+    place = source / "a.parquet" if source.is_dir() else source
+    for change in changes:
+        changed = change(rows(MONTHS[0]))
+        pd.concat([changed, rows(MONTHS[1])]).to_parquet(place)
+        with pytest.raises(sulq.Refused, match="older periods changed"):
+            append(source, ledger=ledger(source))
+        with pytest.raises(sulq.SourceChanged):
+            opened(source)
+    pd.concat([rows(MONTHS[1]), rows(MONTHS[0])]).to_parquet(place)  # the order is no change
+    with append(source, ledger=ledger(source)) as db:
+        assert db.periods == MONTHS[:2]
+
+
+def test_only_new_periods_may_be_written(source):
+    """Nothing is written of rows whose period is open, or is none that was declared."""
+    db = opened(source)
+    for wrong in (rows(MONTHS[0]), rows(MONTHS[1]).assign(month="never")):
+        with pytest.raises(sulq.Refused, match="cannot open now"):
+            db.append(wrong)
+    assert db.count("sick").value == 7  # it goes on
+    with pytest.raises(sulq.NotPermitted):
+        db.as_analyst("eve").append(rows(MONTHS[1]))
+
+
+def test_a_refresh_levels_periods_and_later_appends_go_on(source):
+    """Somebody moved to another month takes along what was spent on them: all carry the highest."""
+    db = opened(source)
+    db.count("sick")
+    db = db.append(rows(MONTHS[1]))
+    db.close()
+    place = source / "a.parquet" if source.is_dir() else source
+    table = pd.concat([rows(MONTHS[0]), rows(MONTHS[1])], ignore_index=True)
+    for path in source.glob("*.parquet") if source.is_dir() else ():
+        path.unlink()
+    table["month"] = table["month"].where(table.index != 3, MONTHS[1])
+    table.to_parquet(place)
+    with refresh(source, ledger=ledger(source), reason="moved") as db:
+        assert set(spent(db).values()) == {MICRO}
+        moved = db.append(rows(MONTHS[2]))
+    assert spent(moved)[MONTHS[2]] == MICRO  # a refresh cannot tell who is who in what comes later
+    moved.close()
+    place.write_bytes(b"")
+    for path in source.glob("*.parquet") if source.is_dir() else ():
+        path.unlink()
+    back = [rows(MONTHS[0]), rows(MONTHS[1]), rows(MONTHS[2]), rows(MONTHS[3])]
+    pd.concat(back).to_parquet(place)  # as it was before the refresh
+    with pytest.raises(sulq.Refused, match="older periods changed"):
+        append(source, ledger=ledger(source))
+
+
+def test_what_needs_a_period_says_so(tmp_path):
+    """A schema without one, with [unit], with a column that is no cell; a ledger in memory."""
+    rows(MONTHS[0]).to_parquet(tmp_path / "p.parquet")
+    plain = {"columns": SCHEMA["columns"]}
+    db = sulq.open(tmp_path / "p.parquet", plain, epsilon=1.0, queries=5)
+    with pytest.raises(sulq.SchemaError, match=r"no \[period\]"):
+        db.append(rows(MONTHS[1]))
+    with pytest.raises(sulq.SchemaError, match="unit"):
+        sulq.Schema.load(SCHEMA | {"unit": {"column": "age", "max_rows": 2}})
+    for name in ("age", "nobody"):
+        with pytest.raises(sulq.SchemaError, match="public = true"):
+            sulq.Schema.load(SCHEMA | {"period": {"column": name}})
+    trial = sulq.open(rows(MONTHS[0]), SCHEMA, epsilon=1.0, queries=5, ledger=":memory:")
+    with pytest.raises(sulq.Refused, match="lasts"):
+        trial.append(rows(MONTHS[1]))
+
+
+# ---- two years with kills -------------------------------------------------------------------
+
+
+def killed_at(monkeypatch, point):
+    """End the process before this step of an append."""
+
+    def end(*_, **__):
+        raise KilledError
+
+    where, name = {
+        "write": (os, "replace"),
+        "ledger": (Ledger, "renew"),
+        "remember": (claims, "remember"),
+        "end": (period_rows.PeriodRows, "end"),
+    }[point]
+    monkeypatch.setattr(where, name, end)
+
+
+def test_two_years_of_appends_with_kills(source, monkeypatch):
+    """Every month is asked about until its T is spent; each row's part in every answer is replayed.
+
+    Killed at every step of an append in turn: going on, or appending again, makes it whole.
+    """
+    part = dict.fromkeys(MONTHS, 0)  # what the rows of each month took part in, by hand
+    db, points = opened(source, queries=3), ["write", "ledger", "remember", "end"]
+    for at, month in enumerate(MONTHS[: times(5, 24)]):
+        if at:
+            with monkeypatch.context() as patch:
+                killed_at(patch, points[at % 4])
+                with pytest.raises(KilledError):
+                    db.append(rows(month))
+            db.close()
+            written = points[at % 4] != "write"
+            db = append(source, None if written else rows(month), ledger=ledger(source))
+            db._pipeline.noise = SilentNoise()
+        open_now = MONTHS[: at + 1]
+        for _ in range(4):  # more than T
+            recent = open_now[-2:]
+            asked = [recent, [month]] if at % 2 else [recent]
+            for months in asked:
+                age = int(np.random.default_rng(at).integers(1, 99)) + sum(part.values()) // MICRO
+                where = f"sick and age < {age} and month in {(*months, months[0])}"
+                price = db.price(sulq.Query(where=where)).micro
+                if any(part[m] + price > 3 * MICRO for m in months):
+                    with pytest.raises(sulq.BudgetExceeded):
+                        db.count(where)
+                    continue
+                before = len(db.history())
+                db.count(where)
+                if len(db.history()) > before:
+                    for m in months:
+                        part[m] += price
+        assert spent(db) == part
+    assert max(part.values()) == 3 * MICRO  # T was reached, and never exceeded
+    assert db.rows == 20 * len(open_now)
+    assert db.verify()
+
+
+CHILD = """
+import sys, pandas as pd
+from sulq.open_database import append
+print("ready", flush=True)
+append(sys.argv[1], sys.argv[2] or None, ledger=sys.argv[3]).close()
+"""
+
+
+@in_soak
+def test_appends_killed_at_any_moment(source, tmp_path):
+    """SIGKILL at random moments of an append: afterwards it is whole, or is made so by another."""
+    luck = np.random.default_rng()
+    opened(source).close()
+    for month in MONTHS[1:]:
+        new = tmp_path / "new.parquet"
+        rows(month).to_parquet(new)
+        command = [sys.executable, "-c", CHILD, str(source), str(new), str(ledger(source))]
+        child = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
+        child.stdout.readline()
+        time.sleep(luck.uniform(0, 0.6))
+        child.send_signal(signal.SIGKILL)
+        child.wait()
+        months = MONTHS[: MONTHS.index(month) + 1]
+        try:
+            db = opened(source)
+            if db.periods != months:  # nothing was written
+                db = db.append(rows(month))
+        except sulq.SourceChanged:
+            db = append(source, ledger=ledger(source))
+        assert db.periods == months
+        assert db.rows == 20 * len(months)
+        assert db.verify()
+        db.close()
