@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from sulq.engines.duckdb_files import texts_of
+from sulq.engines.scan_progress import watched
 from sulq.errors import Refused
 from sulq.expressions.quoting import quote, text
 from sulq.sources.source import FILES, Source, open_source
@@ -170,7 +171,7 @@ def _found(engine: Any, name: str, looks: list[_Look]) -> Iterator[ColumnFit]:
     from duckdb import Error
 
     try:
-        with engine._watched():
+        with watched(engine.progress, engine._connection):
             numbers = iter(engine._ask(f"SELECT {listed} FROM {view}")[0])
     except Error:  # its words may quote rows
         raise Refused(

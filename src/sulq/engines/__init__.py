@@ -15,6 +15,7 @@ open_engine.py        which engine reads a source
 people_rows.py        one row for each person, as a SELECT over the stored rows
 read_once.py          SQL for many questions, below which each column is read once
 reference.py          the numpy engine: the definition of what is right
+scan_progress.py      how far DuckDB is with a scan, told while it runs
 select.py             a batch of checked queries -> one SELECT, and its rows -> cells
 sql_engine.py         what engines that speak SQL have in common
 store.py              the encoded store: rows already clamped and on their grids

@@ -37,6 +37,7 @@ from sulq.engines.duckdb_files import reader_of, texts_of
 from sulq.engines.failures import without_words
 from sulq.engines.people_rows import each_of_its_rows, kinds_of, people_select
 from sulq.engines.read_once import SEVERAL, ReadOnce, reads_again
+from sulq.engines.scan_progress import watched
 from sulq.engines.select import Row, Statement, needs_kernel
 from sulq.engines.sql_engine import SqlEngine
 from sulq.engines.store import StoreWriter, encode
@@ -54,7 +55,6 @@ from sulq.values.schema import Column, Schema
 
 READ_ROWS = 2**17  # of a stream, at a time
 PLAIN = ("double", "int64", "int32")  # what DuckDB gives back as it got it
-SLOW_SECONDS = 1.0  # after this a scan shows its progress
 
 HELD_BYTES = 2**26  # of rows that a server keeps in memory
 PLACE = "sulq_row_number"  # what tells rows of a frame and of a DuckDB file apart
@@ -250,7 +250,7 @@ class DuckDBEngine(SqlEngine):
         names = self.schema.names if self._lazy else []
         for name in names:
             try:
-                with self._lock, self._watched():
+                with self._lock, watched(self.progress, self._connection):
                     self._ask(f"SELECT bit_xor(hash({quote(name)})) FROM {self._every}")
             except duckdb.Error:
                 raise SchemaError(
@@ -317,7 +317,7 @@ class DuckDBEngine(SqlEngine):
     @without_words
     def sums(self, queries: Sequence[CheckedQuery]) -> list[Matrix]:
         """The exact cells x values of every query, in one scan."""
-        with self._scanning(), self._watched():
+        with self._scanning(), watched(self.progress, self._connection):
             return each_of_its_rows(queries, self._sums, self._of_people)
 
     def _of_rows(self, queries: Sequence[CheckedQuery]) -> list[Matrix]:
@@ -413,32 +413,6 @@ class DuckDBEngine(SqlEngine):
         columns = ", ".join(quote(n) for n in names) or "1 AS one"
         found = self._connection.sql(f"SELECT {columns} FROM {self._source}")
         yield from ahead(iter(found.to_arrow_reader(max(rows, READ_ROWS))))
-
-    # Progress of long scans.
-
-    @contextmanager
-    def _watched(self) -> Iterator[None]:
-        """Report the share done of a scan that takes longer than a moment."""
-        if self.progress is None:
-            yield
-            return
-        done = threading.Event()
-        report, connection = self.progress, self._connection
-
-        def watch() -> None:
-            if done.wait(SLOW_SECONDS):
-                return
-            while not done.wait(0.2):
-                report(max(0.0, min(connection.query_progress() / 100, 1.0)))
-            report(1.0)
-
-        watcher = threading.Thread(target=watch, daemon=True)
-        watcher.start()
-        try:
-            yield
-        finally:
-            done.set()
-            watcher.join()
 
 
 def row_bytes(schema: Schema) -> float:
