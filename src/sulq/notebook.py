@@ -12,6 +12,7 @@ the cell is asked y or n. What was asked before is free and needs neither.
 from __future__ import annotations
 
 import argparse
+import math
 import re
 import shlex
 from contextlib import nullcontext
@@ -20,7 +21,7 @@ from typing import Any, NoReturn
 from sulq.client import connect
 from sulq.database import Database
 from sulq.errors import MICRO, QueryNotAllowed, Refused, SulqError, in_queries
-from sulq.mcp.rehearsals import Rehearsals
+from sulq.kept_rehearsals import KeptRehearsals
 from sulq.open_database import open as open_database
 from sulq.questions.question import Question
 from sulq.settings_file import Settings
@@ -56,7 +57,7 @@ class Magic:
         self._shell = shell
         self._db: Database | None = None
         self._limit: SpendingLimit | None = None
-        self._rehearsals = Rehearsals()
+        self._rehearsals = KeptRehearsals()
 
     def __call__(self, line: str, cell: str | None = None) -> Any:
         """%sulq or %%sulq: refusals are said in one line, without a traceback."""
@@ -114,11 +115,11 @@ class Magic:
     def _price(self, db: Database, sql: str, question: Question, to_pay: int) -> str:
         if not to_pay:
             return "Free: public, or asked before."
-        known = self._rehearsals.errors(db, sql)
+        known = self._rehearsals.widths(db, sql)
         within = ", ".join(
-            f"{name} +/- {with_error(0.0, half).split('+/- ')[1]}"
-            for name, half in known.items()
-            if half == half
+            f"{name} +/- {with_error(0.0, width.usual).split('+/- ')[1]}"
+            for name, width in known.items()
+            if not math.isnan(width.usual)
         )
         expected = f"; expected within about {within} (95%)" if within else ""
         left = in_queries(int(db.budget.remaining * MICRO))

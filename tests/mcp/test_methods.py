@@ -17,7 +17,7 @@ from soak import times
 
 import sulq
 from sulq.errors import MICRO
-from sulq.mcp.desk import LocalDesk
+from sulq.mcp.local_databases import LocalDatabases
 from sulq.mcp.stdio import MAX_LINE, serve_lines
 from sulq.mcp.tokens import SECONDS, PriceTokens
 from sulq.spending_limit import SpendingLimit
@@ -33,13 +33,13 @@ GROUPED = "select region, avg(income) as income from people group by region"
 
 def desk_of(spend, **terms):
     db = opened(people(), name="people", **terms).as_analyst("agent")
-    return db, LocalDesk({"people": db}, SpendingLimit(spend, "Start it with --spend."))
+    return db, LocalDatabases({"people": db}, SpendingLimit(spend, "Start it with --spend."))
 
 
 def test_a_scripted_agent_works_within_its_cap():
     """It looks, rehearses, prices, asks; beyond its cap it is refused; what is paid is free."""
-    db, desk = desk_of(2)
-    agent = over(desk)
+    db, backend = desk_of(2)
+    agent = over(backend)
     hello = agent.request("initialize", protocolVersion="2025-06-18", capabilities={})["result"]
     assert hello["protocolVersion"] == "2025-06-18"
     assert "price_token" in hello["instructions"]
@@ -81,8 +81,8 @@ def test_a_scripted_agent_works_within_its_cap():
 
 def test_without_a_cap_an_agent_spends_nothing():
     """The refusal names the price and who can allow it."""
-    db, desk = desk_of(None)
-    refused = over(desk).ask(SECRET)
+    db, backend = desk_of(None)
+    refused = over(backend).ask(SECRET)
     assert refused["is_error"]
     assert "price=1 query" in refused["message"]
     assert "--spend" in refused["message"]
@@ -91,9 +91,9 @@ def test_without_a_cap_an_agent_spends_nothing():
 
 def test_a_token_is_for_one_question_and_a_while():
     """Written otherwise the same question takes it; another, a changed or an old one does not."""
-    db, desk = desk_of(50)
-    agent, now = over(desk), [1000.0]
-    desk._tokens = PriceTokens(b"x" * 32, lambda: now[0])
+    db, backend = desk_of(50)
+    agent, now = over(backend), [1000.0]
+    backend._tokens = PriceTokens(b"x" * 32, lambda: now[0])
     token = agent.call("price", dataset="people", sql=SECRET)["price_token"]
     for sql, given in [
         ("select count(*) from people where not secret", token),
@@ -116,8 +116,8 @@ def test_a_token_is_for_one_question_and_a_while():
 def test_fuzzed_calls_spend_nothing_that_was_not_priced():
     """Whatever is sent, the ledger grows only by what `price` gave a token for, within the cap."""
     draw = random.Random(21)
-    db, desk = desk_of(40, queries=10_000)
-    agent, tokens, priced = over(desk), [], set()
+    db, backend = desk_of(40, queries=10_000)
+    agent, tokens, priced = over(backend), [], set()
     for _ in range(times(300, 10_000)):
         message = fuzzed(draw, tokens)
         reply = agent.send(message)
@@ -129,14 +129,14 @@ def test_fuzzed_calls_spend_nothing_that_was_not_priced():
             priced |= {bundle.text for bundle in db.question(sql).bundles}
     assert {charge.query for charge in db.history()} <= priced
     assert db.budget.spent <= 40
-    assert desk._limit.spent == db.budget.spent * MICRO
+    assert backend._limit.spent == db.budget.spent * MICRO
 
 
 def test_fuzzed_calls_without_a_token_spend_nothing():
     """An agent that never looks at a price pays nothing, however large its cap."""
     draw = random.Random(22)
-    db, desk = desk_of(1000)
-    agent = over(desk)
+    db, backend = desk_of(1000)
+    agent = over(backend)
     for _ in range(times(100, 10_000)):
         message = fuzzed(draw, [])
         if not (isinstance(message, dict) and message.get("params") and "price" in str(message)):
@@ -146,8 +146,8 @@ def test_fuzzed_calls_without_a_token_spend_nothing():
 
 def test_a_call_that_nobody_hears_is_not_made():
     """Without an id it is a notification, and none may spend."""
-    db, desk = desk_of(5)
-    agent = over(desk)
+    db, backend = desk_of(5)
+    agent = over(backend)
     token = agent.call("price", dataset="people", sql=SECRET)["price_token"]
     params = {"name": "ask", "arguments": {"dataset": "people", "sql": SECRET,
                                            "price_token": token}}  # fmt: skip
@@ -157,38 +157,38 @@ def test_a_call_that_nobody_hears_is_not_made():
 
 def test_places_and_damage_are_not_told(tmp_path):
     """An agent hears of its question, never of files or a ledger."""
-    _, desk = desk_of(5)
+    _, backend = desk_of(5)
 
     async def broken(dataset):
         from sulq.errors import Refused, placed
 
         raise placed(Refused(f"{tmp_path} is away"))
 
-    desk.budget = broken
-    said = over(desk).call("budget", dataset="people")
+    backend.budget = broken
+    said = over(backend).call("budget", dataset="people")
     assert str(tmp_path) not in json.dumps(said)
 
     async def worse(dataset):
         raise RuntimeError(str(tmp_path))
 
-    desk.budget = worse
-    reply = over(desk).request("tools/call", name="budget", arguments={"dataset": "people"})
+    backend.budget = worse
+    reply = over(backend).request("tools/call", name="budget", arguments={"dataset": "people"})
     assert reply["error"]["code"] == -32603
     assert str(tmp_path) not in json.dumps(reply)
 
 
-def lines(desk, *sent):
+def lines(backend, *sent):
     out = io.BytesIO()
-    serve_lines(desk, io.BytesIO(b"".join(sent)), out)
+    serve_lines(backend, io.BytesIO(b"".join(sent)), out)
     return [json.loads(line) for line in out.getvalue().splitlines()]
 
 
 def test_lines_are_read_strictly():
     """Rubbish, a name twice, depth and length are refused; the next line is served."""
-    _, desk = desk_of(None)
+    _, backend = desk_of(None)
     ping = b'{"jsonrpc":"2.0","id":7,"method":"ping"}\n'
     replies = lines(
-        desk, b"\n", b"not json\n", b'{"a":1,"a":2}\n', b"[" * 100 + b"]" * 100 + b"\n",
+        backend, b"\n", b"not json\n", b'{"a":1,"a":2}\n', b"[" * 100 + b"]" * 100 + b"\n",
         b'{"jsonrpc":"2.0","id":NaN,"method":"ping"}\n', b'"' + b"x" * 2 * MAX_LINE + b'"\n', ping,
         b'{"jsonrpc":"2.0","method":"notifications/initialized"}\n', b"[" + ping.strip() + b"]\n",
         b"\xff\xfe\n", ping,
@@ -242,11 +242,11 @@ def test_the_official_client_speaks_to_the_command(tmp_path):
 
 def test_agents_are_served_line_by_line():
     """What a client would send and hear, from the first line on."""
-    db, desk = desk_of(1)
+    db, backend = desk_of(1)
     said = []
 
     def send(message):
-        (reply,) = lines(desk, json.dumps(message).encode() + b"\n")
+        (reply,) = lines(backend, json.dumps(message).encode() + b"\n")
         said.append(reply)
         return reply
 

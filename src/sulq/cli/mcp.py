@@ -30,7 +30,7 @@ def mcp(settings: Settings, spend: Limit = None, analyst: Name = "agent") -> Non
     Example: sulq mcp --spend 5
     """
     from sulq.client.database import RemoteDatabase
-    from sulq.mcp.desk import LocalDesk
+    from sulq.mcp.local_databases import LocalDatabases
     from sulq.mcp.stdio import serve_lines
     from sulq.spending_limit import SpendingLimit
 
@@ -39,4 +39,4 @@ def mcp(settings: Settings, spend: Limit = None, analyst: Name = "agent") -> Non
         remote = isinstance(db, RemoteDatabase)
         asked = db if remote else db.as_analyst(analyst)
         note(f"{db.name}: ready for an agent, which may spend {spend or 'nothing'}.")
-        serve_lines(LocalDesk({db.name: asked}, limit), sys.stdin.buffer, sys.stdout.buffer)
+        serve_lines(LocalDatabases({db.name: asked}, limit), sys.stdin.buffer, sys.stdout.buffer)

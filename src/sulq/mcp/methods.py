@@ -19,7 +19,7 @@ from sulq.mcp.jsonrpc import (
     request_of,
     result_of,
 )
-from sulq.mcp.tools import BY_NAME, TOOLS, Desk, called
+from sulq.mcp.tools import BY_NAME, TOOLS, Backend, called
 
 VERSIONS = ("2025-11-25", "2025-06-18", "2025-03-26", "2024-11-05")
 INSTRUCTIONS = (
@@ -33,20 +33,20 @@ UNEXPECTED = (
 )
 
 
-async def reply_to(message: Any, desk: Desk) -> dict[str, Any] | None:
+async def reply_to(message: Any, backend: Backend) -> dict[str, Any] | None:
     """The reply to one message, as plain values; None if it wants none."""
     try:
         request = request_of(message)
         if request is None:
             return None
-        result = await _served(request, desk)
+        result = await _served(request, backend)
         return None if request.id is None else result_of(request.id, result)
     except RpcError as error:
         wants_none = isinstance(message, dict) and "id" not in message and "method" in message
         return None if wants_none else error_of(id_of(message), error)
 
 
-async def _served(request: Request, desk: Desk) -> dict[str, Any]:
+async def _served(request: Request, backend: Backend) -> dict[str, Any]:
     if request.method == "tools/call" and request.id is None:
         return {}  # nobody would hear what it found, and it might spend
     match request.method:
@@ -57,7 +57,7 @@ async def _served(request: Request, desk: Desk) -> dict[str, Any]:
         case "tools/list":
             return {"tools": [tool.to_json() for tool in TOOLS]}
         case "tools/call":
-            return await _call(request.params, desk)
+            return await _call(request.params, backend)
         case method if method.startswith("notifications/"):
             return {}
     raise RpcError(NO_METHOD, "there is no such method.")
@@ -73,13 +73,13 @@ def _welcome(params: dict[str, Any]) -> dict[str, Any]:
     }
 
 
-async def _call(params: dict[str, Any], desk: Desk) -> dict[str, Any]:
+async def _call(params: dict[str, Any], backend: Backend) -> dict[str, Any]:
     name = params.get("name")
     tool = BY_NAME.get(name) if isinstance(name, str) else None
     if tool is None:
         raise RpcError(NO_PARAMS, f"there is no such tool. There are {', '.join(BY_NAME)}.")
     try:
-        return _content(await called(desk, tool, params.get("arguments")), False)
+        return _content(await called(backend, tool, params.get("arguments")), False)
     except SulqError as error:
         said = {"error": _kind(error), "message": heard(error), "charged": error.charged}
         return _content(said, True)

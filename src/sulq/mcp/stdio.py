@@ -8,12 +8,12 @@ from typing import BinaryIO
 
 from sulq.mcp.jsonrpc import INVALID, RpcError, error_of, parsed
 from sulq.mcp.methods import reply_to
-from sulq.mcp.tools import Desk
+from sulq.mcp.tools import Backend
 
 MAX_LINE = 1_000_000  # bytes
 
 
-def serve_lines(desk: Desk, source: BinaryIO, target: BinaryIO) -> None:
+def serve_lines(backend: Backend, source: BinaryIO, target: BinaryIO) -> None:
     """Reply to each line until there are no more."""
     while line := source.readline(MAX_LINE + 1):
         too_long = len(line) > MAX_LINE
@@ -21,7 +21,7 @@ def serve_lines(desk: Desk, source: BinaryIO, target: BinaryIO) -> None:
             line = source.readline(MAX_LINE)
         if not too_long and not line.strip():
             continue
-        reply = _too_long() if too_long else asyncio.run(_reply(line, desk))
+        reply = _too_long() if too_long else asyncio.run(_reply(line, backend))
         if reply is not None:
             target.write(json.dumps(reply, allow_nan=False).encode() + b"\n")
             target.flush()
@@ -31,9 +31,9 @@ def _too_long() -> dict[str, object]:
     return error_of(None, RpcError(INVALID, f"a message has at most {MAX_LINE:,} bytes."))
 
 
-async def _reply(line: bytes, desk: Desk) -> dict[str, object] | None:
+async def _reply(line: bytes, backend: Backend) -> dict[str, object] | None:
     try:
         message = parsed(line)
     except RpcError as error:
         return error_of(None, error)
-    return await reply_to(message, desk)
+    return await reply_to(message, backend)

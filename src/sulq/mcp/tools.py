@@ -12,6 +12,7 @@ from fractions import Fraction
 from typing import Any, Protocol
 
 from sulq.errors import MICRO, QueryNotAllowed, in_queries
+from sulq.preview import Width
 from sulq.values.schema import plain
 
 MAX_SQL = 20_000
@@ -26,7 +27,7 @@ SQL = (
 )
 
 
-class Desk(Protocol):
+class Backend(Protocol):
     """What the tools are asked of, by one agent. Each raises what a person would hear."""
 
     async def datasets(self) -> list[dict[str, Any]]:
@@ -176,12 +177,12 @@ TOOLS = (
 BY_NAME = {tool.name: tool for tool in TOOLS}
 
 
-async def called(desk: Desk, tool: Tool, arguments: Any) -> dict[str, Any]:
+async def called(backend: Backend, tool: Tool, arguments: Any) -> dict[str, Any]:
     """What a tool finds."""
     given = tool.checked(arguments)
     if tool.name == "datasets":
-        return {"datasets": await desk.datasets()}
-    found: dict[str, Any] = await getattr(desk, tool.name)(*given)
+        return {"datasets": await backend.datasets()}
+    found: dict[str, Any] = await getattr(backend, tool.name)(*given)
     return found
 
 
@@ -227,11 +228,11 @@ def _short(number: Any) -> str:
 
 
 def price_said(
-    micro: int, unpaid: int, errors: dict[str, float], left: Fraction, allowed: int | None,
+    micro: int, unpaid: int, errors: dict[str, Width], left: Fraction, allowed: int | None,
     token: str,
 ) -> dict[str, Any]:  # fmt: skip
     """A price: what would be paid now, how exact it would be, and a token."""
-    known = {name: None if math.isnan(x) else x for name, x in errors.items()}
+    known = {n: None if math.isnan(x.usual) else x.usual for n, x in errors.items()}
     said = f"{in_queries(micro)}; to pay now: {in_queries(unpaid)}."
     if unpaid and (allowed is None or unpaid > allowed):
         have = "no cap was set" if allowed is None else f"{in_queries(allowed)} of the cap are left"

@@ -15,8 +15,8 @@ from fastapi import APIRouter, Request, Response
 
 from sulq.database import Database
 from sulq.errors import NotPermitted, Refused, in_queries
+from sulq.kept_rehearsals import KeptRehearsals
 from sulq.mcp.methods import VERSIONS, reply_to
-from sulq.mcp.rehearsals import Rehearsals
 from sulq.mcp.tokens import PriceTokens
 from sulq.mcp.tools import answer_said, price_said, queries, schema_said
 from sulq.questions.question import Question
@@ -39,7 +39,7 @@ class Agents:
 
     def __init__(self, services: Services) -> None:
         self.tokens = PriceTokens(_secret(services.registry))
-        self.rehearsals = Rehearsals()
+        self.rehearsals = KeptRehearsals()
 
 
 def _secret(registry: Registry) -> bytes:
@@ -92,7 +92,7 @@ class AgentDesk:
         record = await self._record(dataset)
         db = await self._db(record)
         question = await self._question(record, sql)
-        found = await self._look(self._agents.rehearsals.answer, db, sql)
+        found = await self._look(self._agents.rehearsals.table, db, sql)
         body = {"columns": list(found.columns)} | found.to_json()
         said = answer_said(body, "Made-up rows: these numbers mean nothing.")
         left = await self._look(lambda: db.budget.remaining)
@@ -103,7 +103,7 @@ class AgentDesk:
         record = await self._record(dataset)
         db, question = await self._db(record), await self._question(record, sql)
         unpaid = await self._services.answers.unpaid(self._principal, record, question)
-        errors = await self._look(self._agents.rehearsals.errors, db, sql)
+        errors = await self._look(self._agents.rehearsals.widths, db, sql)
         left = await self._look(lambda: db.budget.remaining)
         token = self._agents.tokens.token(self._principal.key, str(record.id), question)
         return price_said(question.price.micro, unpaid, errors, left, await self._allowed(), token)

@@ -12,10 +12,10 @@ is spent that neither `set sulq.spend` nor a cap of the key allows.
     commands.py       settings, transactions, cursors, EXPLAIN's layout
     variables.py      what `set` and `show` know, and what may be spent
     selects.py        a SELECT: what it is about, its parameters and columns
-    asking.py         what a connection asks of the services
+    service_calls.py  what a connection asks of the services
     catalogue.py      pg_catalog and information_schema, from schemas alone
     catalogue_sql.py  a client's question about them -> what DuckDB runs
-    copying.py        COPY (SELECT ...) TO STDOUT
+    copy_out.py       COPY (SELECT ...) TO STDOUT
     result_types.py   values as text and in binary
     problems.py       errors, with SQLSTATE and hint
 """

@@ -8,11 +8,11 @@ from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
 
 from sulq.server.pgwire import statement_kinds as statements
-from sulq.server.pgwire.asking import Result
-from sulq.server.pgwire.copying import CopyOptions
+from sulq.server.pgwire.copy_out import CopyOptions
 from sulq.server.pgwire.problems import Problem
 from sulq.server.pgwire.result_types import JSON, TEXT, Column
 from sulq.server.pgwire.selects import Select
+from sulq.server.pgwire.service_calls import Result
 from sulq.server.pgwire.statement_kinds import Statement, unquoted
 from sulq.server.pgwire.variables import Variables
 

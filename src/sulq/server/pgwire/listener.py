@@ -21,10 +21,10 @@ from ipaddress import ip_address
 from sulq.errors import KeyRefused, LimitReached, SulqError
 from sulq.server.gate import Gate
 from sulq.server.pgwire import messages
-from sulq.server.pgwire.asking import Asking, Shared
 from sulq.server.pgwire.catalogue import DATABASE, Catalogues
 from sulq.server.pgwire.client_socket import Gone, TooLong, Wire
 from sulq.server.pgwire.problems import Problem, malformed, problem_of
+from sulq.server.pgwire.service_calls import Asking, Shared
 from sulq.server.pgwire.session import Session
 from sulq.server.pgwire.variables import Variables
 from sulq.server.services import logs

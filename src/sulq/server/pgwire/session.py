@@ -17,13 +17,13 @@ from sulq.dbapi.substitution import literal
 from sulq.errors import SulqError
 from sulq.server.pgwire import messages
 from sulq.server.pgwire import statement_kinds as statements
-from sulq.server.pgwire.asking import Asking, Result
 from sulq.server.pgwire.client_socket import Gone, TooLong, Wire
 from sulq.server.pgwire.commands import Commands, Cursor
-from sulq.server.pgwire.copying import copied
+from sulq.server.pgwire.copy_out import copied
 from sulq.server.pgwire.problems import Problem, malformed, notice, problem_of
 from sulq.server.pgwire.result_types import TEXT, BadValue, Column, decoded, encoded
 from sulq.server.pgwire.selects import Select
+from sulq.server.pgwire.service_calls import Asking, Result
 from sulq.server.pgwire.statement_kinds import Statement
 from sulq.server.pgwire.variables import TOLD, Variables
 from sulq.server.services import logs

@@ -27,7 +27,7 @@ quiet.py            periods measured again while nobody asks
 garbage.py          when memory is tidied: between batches
 windows.py          the public moments of one batch
 beat.py             questions gathered, answered in batches, replies that leave together
-rehearsals.py       made-up rows to try a question on, and how close an answer will be
+rehearsals.py       how close an answer will be, as a page says it before it is paid
 lateness.py         what a late reply says, and why: a slow machine, or slow rows?
 threads.py          few threads, shared fairly
 asked.py            a question that was read and waits for its batch

@@ -6,9 +6,9 @@ import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from sulq.server.pgwire.asking import Result
 from sulq.server.pgwire.problems import Problem
 from sulq.server.pgwire.result_types import as_text
+from sulq.server.pgwire.service_calls import Result
 
 ESCAPES = {"\\": "\\\\", "\b": "\\b", "\f": "\\f", "\n": "\\n", "\r": "\\r", "\t": "\\t",
            "\v": "\\v"}  # fmt: skip

@@ -8,7 +8,7 @@ from typing import Any
 
 from sulq.database import Database
 from sulq.errors import MICRO, NotFound
-from sulq.mcp.rehearsals import Rehearsals
+from sulq.kept_rehearsals import KeptRehearsals
 from sulq.mcp.tokens import PriceTokens
 from sulq.mcp.tools import answer_said, price_said, queries, schema_said
 from sulq.questions.describe import readable
@@ -16,14 +16,14 @@ from sulq.spending_limit import SpendingLimit
 from sulq.values.table import Table
 
 
-class LocalDesk:
+class LocalDatabases:
     """What the tools are asked of, over databases that are open here."""
 
     def __init__(self, databases: Mapping[str, Database], limit: SpendingLimit) -> None:
         self._databases = databases
         self._limit = limit
         self._tokens = PriceTokens(secrets.token_bytes(32))
-        self._rehearsals = Rehearsals()
+        self._rehearsals = KeptRehearsals()
 
     def _db(self, dataset: str) -> Database:
         found = self._databases.get(dataset)
@@ -44,7 +44,7 @@ class LocalDesk:
     async def rehearse(self, dataset: str, sql: str) -> dict[str, Any]:
         """From made-up rows."""
         db = self._db(dataset)
-        found = self._rehearsals.answer(db, sql)
+        found = self._rehearsals.table(db, sql)
         said = _said(found, "Made-up rows: these numbers mean nothing.")
         return said | {"price": float(db.price(sql)), "remaining": float(db.budget.remaining)}
 
@@ -55,7 +55,7 @@ class LocalDesk:
         token = self._tokens.token("", dataset, question)
         allowed = None if self._limit.most is None else int(self._limit.left * MICRO)
         return price_said(
-            question.price.micro, db.unpaid(question), self._rehearsals.errors(db, sql),
+            question.price.micro, db.unpaid(question), self._rehearsals.widths(db, sql),
             db.budget.remaining, allowed, token,
         )  # fmt: skip
 
