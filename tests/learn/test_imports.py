@@ -6,6 +6,7 @@ import ast
 from pathlib import Path
 
 import pytest
+from strangers import strangers
 
 import sulq
 import sulq.learn
@@ -19,31 +20,19 @@ HARMLESS = ("sulq.learn.", "sulq.drawing.", "sulq.expressions.quoting", "sulq.so
 INSIDE = {path.stem for path in FILES}
 
 
-def strangers(tree):
-    """What a file takes of sulq that is not a public name."""
-    for node in ast.walk(tree):
-        if isinstance(node, ast.Import):
-            yield from (a.name for a in node.names if a.name.startswith("sulq."))
-        if isinstance(node, ast.ImportFrom):
-            module = node.module or ""
-            if node.level > 1 or (node.level == 1 and module.split(".")[0] not in INSIDE):
-                yield f"{'.' * node.level}{module}"
-            if node.level == 0 and module.startswith("sulq.") and not module.startswith(HARMLESS):
-                yield module
-            if node.level == 0 and module == "sulq":
-                yield from (a.name for a in node.names if a.name not in sulq.__all__)
-        if isinstance(node, ast.Attribute):
-            owner = node.value
-            named = owner.id if isinstance(owner, ast.Name) else getattr(owner, "attr", "")
-            if named == "sulq" and node.attr not in sulq.__all__:
-                yield f"sulq.{node.attr}"
-            if named == "db" and node.attr.startswith("_"):
-                yield f"db.{node.attr}"
+def found_in(text):
+    """What learners may not take, in a text."""
+    return list(
+        strangers(
+            ast.parse(text), INSIDE, lambda module, name: module.startswith(HARMLESS),
+            lambda name, attribute: name == "db" and attribute.startswith("_"),
+        )
+    )  # fmt: skip
 
 
 @pytest.mark.parametrize("path", FILES, ids=lambda p: p.name)
 def test_learners_use_the_front_door(path):
-    assert list(strangers(ast.parse(path.read_text(encoding="utf-8")))) == []
+    assert found_in(path.read_text(encoding="utf-8")) == []
 
 
 @pytest.mark.parametrize(
@@ -55,4 +44,4 @@ def test_learners_use_the_front_door(path):
     ],
 )  # fmt: skip
 def test_the_check_has_teeth(text):
-    assert list(strangers(ast.parse(text)))
+    assert found_in(text)

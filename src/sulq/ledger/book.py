@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager
-from typing import Any
+from typing import Any, Self
 
 from sqlalchemy import Connection
 
@@ -37,6 +37,21 @@ class Book:
         self.name = ""
         self.total = 0
         self.verified = ""  # when the whole chain was last walked here: UTC, ISO 8601
+
+    @classmethod
+    def _verified(cls, disk: Place, seal: Seal | None) -> Self:
+        """The chain that is there, walked before anything of it is believed."""
+        book = cls(disk, seal)
+        try:
+            book._start()
+        except BaseException:
+            book.close()
+            raise
+        return book
+
+    def _start(self) -> None:
+        """Believe nothing: walk the chain, compare the tables, then the mark outside."""
+        raise NotImplementedError
 
     @property
     def lasting(self) -> bool:

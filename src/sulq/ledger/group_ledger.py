@@ -102,13 +102,7 @@ class GroupLedger(Book):
                 f"The ledger {place.shown(where)!r} of the group is gone, and with it what its "
                 "datasets have spent together. Nothing is answered.\nRestore it."
             )
-        group = cls(place.opened(where, seal), seal)
-        try:
-            group._start()
-        except BaseException:
-            group.close()
-            raise
-        return group
+        return cls._verified(place.opened(where, seal), seal)
 
     @patient
     def _start(self) -> None:

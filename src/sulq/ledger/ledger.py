@@ -125,13 +125,7 @@ class Ledger(Book, History):
     @classmethod
     def reopen(cls, where: str | Path, *, seal: Seal | None = None) -> Ledger:
         """Open an existing ledger with the terms recorded in it."""
-        ledger = cls(place.opened(where, seal), seal)
-        try:
-            ledger._start()
-        except BaseException:
-            ledger.close()
-            raise
-        return ledger
+        return cls._verified(place.opened(where, seal), seal)
 
     @patient
     def _start(self) -> None:
