@@ -111,6 +111,6 @@ def test_what_cannot_be_is_refused_before_anything_is_asked():
             model.fit(db, columns=columns_of(D))
     svd = SVD(2).fit(db, columns=columns_of(D)[:2])
     spent = db.budget.spent
-    with pytest.raises(sulq.QueryNotAllowed, match="projection already"):
+    with pytest.raises(sulq.QueryNotAllowed, match="already"):
         SpectralClustering(2).fit(db.project(svd), columns=["pc1", "pc2"])
     assert db.budget.spent == spent
