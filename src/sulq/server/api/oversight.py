@@ -104,7 +104,10 @@ class TokenReply(Reply):
 # ---- the audit log ----------------------------------------------------------------------------
 
 
-@routes.get("/audit-log", response_model=LogReply, summary="Who was let in, who decided what")
+@routes.get(
+    "/audit-log", response_model=LogReply, summary="Who was let in, who decided what",
+    responses=errors(422),
+)  # fmt: skip
 async def audit_log(
     caller: WholeOwner,
     after: int = Parameter(-1, ge=-1, le=2**53, description="Only entries after this number."),
@@ -116,7 +119,10 @@ async def audit_log(
     return reply({"entries": found, "head": await caller.look(log.head, tenant)})
 
 
-@routes.get("/audit-log/verify", response_model=LogHead, summary="Check the audit log")
+@routes.get(
+    "/audit-log/verify", response_model=LogHead, summary="Check the audit log",
+    responses=errors(409, 422, 503),
+)  # fmt: skip
 async def verify(
     caller: WholeOwner,
     head: str | None = Parameter(

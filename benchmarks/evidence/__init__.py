@@ -1,0 +1,1 @@
+"""Evidence that nobody here wrote, or that anybody can repeat: python -m benchmarks.evidence."""
