@@ -625,6 +625,9 @@ def test_people_and_lookups_over_a_server(tmp_path):
     with instance.serving() as served, sulq.connect(served.url, served.keys["bob"], "people") as db:
         far, near = db.per_person(features), local.per_person(features)
         assert far.rows == near.rows
+        sets = Rows.blocks(1, 3), Rows.where("person < 5")
+        assert far.sizes(*sets) == near.sizes(*sets)
+        assert far.key_counts() == near.key_counts()
         for query in (Query(["visits"]), Query(by="highest"), Query(Mean("visits"))):
             assert far.price(query) == near.price(query)
             assert far.question(query).bundles[0].text == near.question(query).bundles[0].text

@@ -84,6 +84,25 @@ def test_people_are_the_same_wherever_their_rows_lie(tmp_path):
         assert engine.sums(asked) == wanted, name
 
 
+def test_a_view_joins_people_to_their_events(tmp_path):
+    """The owner joins private tables in a DuckDB file; rows of a view are told apart by a key."""
+    rows = table_of(events(5, 15))
+    with duckdb.connect(str(tmp_path / "star.duckdb")) as connection:
+        connection.register("given", rows)
+        connection.execute("create table people as select distinct person from given")
+        connection.execute("create table visits as select * from given")
+        connection.execute(
+            "create view joined as select v.* from visits v join people p on v.person is not "
+            "distinct from p.person"
+        )
+        connection.execute("create view keyless as select * exclude (id), 1 as id from visits")
+    asked = checked_all(EVERY_KIND)
+    view = ENGINES["duckdb"](tmp_path / "star.duckdb", SCHEMA, "joined")
+    assert view.sums(asked) == ENGINES["reference"](rows, SCHEMA).sums(asked)
+    with pytest.raises(sulq.SchemaError, match="missing or repeated"):
+        ENGINES["duckdb"](tmp_path / "star.duckdb", SCHEMA, "keyless")
+
+
 @pytest.mark.parametrize(
     ("noise", "guarantee"), [("gaussian", "beliefs"), ("gaussian", "dp"), ("laplace", "beliefs")]
 )

@@ -120,8 +120,10 @@ class DuckDBEngine(SqlEngine):
         assert schema.unit is not None
         self._every = "all_rows"
         person, most = quote(schema.unit.column), schema.unit.max_rows
-        # A file of texts has nothing but its columns to tell its rows apart; nor have many files.
+        # A file of texts, or a view, has nothing but its columns to tell its rows apart; nor have
+        # many files.
         own = {"parquet": "file_row_number" if source.path and source.path.is_file() else None}
+        own |= {"duckdb": None} if source.kind == "duckdb" and self._lazy else {}
         place = (own | dict.fromkeys(TEXTS)).get(source.kind, PLACE)
         keyed = schema.key is not None and schema.key.name != schema.unit.column
         if place is None and not keyed:
@@ -216,7 +218,7 @@ class DuckDBEngine(SqlEngine):
         home, self._lazy = next((s, view) for s, name, view in found if name == table)
         self.table_name = table if source.kind == "duckdb" else None
         check_view(source, f"owner.{quote(home)}.{quote(table)}")
-        number = f", rowid AS {PLACE}" if self._numbered else ""
+        number = f", rowid AS {PLACE}" if self._numbered and not self._lazy else ""
         connection.execute(
             f"CREATE VIEW source AS SELECT *{number} FROM owner.{quote(home)}.{quote(table)}"
         )
