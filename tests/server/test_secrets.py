@@ -198,7 +198,7 @@ def test_a_secret_half_has_256_bits_and_is_compared_in_one_time():
     from sulq.server.services import access
 
     assert keys.KEY.fullmatch("sulq_" + "0" * 16 + "_" + "A" * 43)
-    assert "token_urlsafe(32)" in inspect.getsource(keys.People.new_key)
+    assert "token_urlsafe(32)" in inspect.getsource(keys._new)
     assert "hmac.compare_digest" in inspect.getsource(access.Access.principal)
 
 

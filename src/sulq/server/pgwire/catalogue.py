@@ -33,6 +33,7 @@ from sulq.server.pgwire.result_types import (
     TIMESTAMP,
     Column,
 )
+from sulq.server.pgwire.variables import DEFAULTS
 from sulq.values.column import Column as Declared
 from sulq.values.schema import Schema
 
@@ -156,6 +157,11 @@ class Catalogue:
         self._add("pg", "pg_collation", collation | {"collprovider": "d"})
         self._add("info", "schemata", *({"catalog_name": database, "schema_name": n,
                                          "schema_owner": role} for n, _ in names))  # fmt: skip
+        self._add("pg", "pg_settings", *(
+            {"name": name, "setting": value, "context": "user", "vartype": "string",
+             "source": "default", "boot_val": value, "reset_val": value, "pending_restart": False}
+            for name, value in DEFAULTS.items()
+        ))  # fmt: skip
         self._add("info", "information_schema_catalog_name", {"catalog_name": database})
         for number, table in enumerate(offered, FIRST_OID):
             self._offer(database, role, number, table)
