@@ -1,9 +1,9 @@
-"""A black-box auditor: asks the product about two neighbouring tables, and tries to tell them apart.
+"""A black-box auditor: what answers give away, measured by someone who sees answers only.
 
 From the ideas of DP-Sniper (Bichsel, Steffen, Bogunovic, Vechev, 2021: train a classifier, attack
 with the answers it is surest of, bound the chances by fresh samples) and of DP-Auditorium (Kong et
-al., 2023: a tester sees answers only). It knows nothing of the noise. What it proves is a lower bound
-of epsilon that holds except with a chance of 1e-6; above the promised one is an alarm.
+al., 2023: a tester sees answers only). It knows nothing of the noise. What it proves is a lower
+bound of epsilon that holds except with a chance of 1e-6; above the promised one is an alarm.
 
 python -m benchmarks.evidence.auditor
 """
