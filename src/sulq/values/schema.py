@@ -32,12 +32,8 @@ from sulq.values.column import (
     plain,
 )
 from sulq.values.declarations import Place, check_names, read_column, read_file_format, read_unit
-<<<<<<< HEAD
 from sulq.values.lookup import Lookup, read_lookups
-from sulq.values.periods import check_period, read_period
-=======
 from sulq.values.period_column import check_period, read_period
->>>>>>> 5b0a4e3 (Keep names apart and openings short)
 
 __all__ = [
     "LARGEST",
