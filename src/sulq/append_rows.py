@@ -14,7 +14,6 @@ from typing import Any
 from sulq.engines.open_engine import open_engine
 from sulq.errors import Refused, SchemaError
 from sulq.ledger.guard import guard_of
-from sulq.ledger.period_rows import PeriodRows, present
 from sulq.progress import show
 from sulq.sources.source import Source, open_source, settled
 from sulq.values.schema import Schema
@@ -26,6 +25,7 @@ def take_in(
     """Write rows into the source, if there are some, and note the new periods in the ledger."""
     from sulq.ledger import Ledger, claims
     from sulq.ledger.location import sealed
+    from sulq.ledger.period_rows import PeriodRows
 
     seal = sealed(where)
     claims.check_begun(where, seal)
@@ -104,6 +104,8 @@ def _write(found: Source, rows: Any, schema: Schema, opened: set[Any]) -> None:
 
 def _check_absent(found: Source, periods: set[Any], schema: Schema) -> None:
     """Refuse to write rows a second time, after a program was killed on the way."""
+    from sulq.ledger.period_rows import present
+
     running = open_engine(settled(found), schema)
     there = periods & set(present(running))
     running.close()

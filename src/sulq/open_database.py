@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import warnings
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -79,10 +79,9 @@ def open(
         independent_rows=independent_rows, independent_columns=independent_columns,
         priors=priors, simulate=simulate,
     )  # fmt: skip
-    _check_pricing(pricing)
     stated: dict[str, Any] = {
-        "epsilon": epsilon, "delta": delta, "queries": queries, "noise": noise,
-        "guarantee": guarantee, "pricing": pricing, "discoveries": discoveries, "share": share,
+        "epsilon": epsilon, "delta": delta, "queries": queries, "noise": noise, "share": share,
+        "guarantee": guarantee, "pricing": _pricing(pricing), "discoveries": discoveries,
     }  # fmt: skip
     promise = _promise(stated) if audit is None and None not in (epsilon, queries) else None
     found = settled(open_source(source, table, name, engine))
@@ -100,9 +99,8 @@ def open(
     promise = _about(promise, running, group)
     terms, fuel = promise.to_json(), program_fuel if programs else None
     book, guard = open_ledger(where, found, running, terms, pricing, ledger is None, shared)
-    made = _database(running, promise, book, guard, pricing, found.name, fuel)
-    made._append = partial(append, source, ledger=where, table=table, name=name)
-    return made
+    more = partial(append, source, ledger=where, table=table, name=name)
+    return _database(running, promise, book, guard, pricing, found.name, more, fuel)
 
 
 def _check_group(promise: Promise, group: Any) -> None:
@@ -116,7 +114,7 @@ def _check_group(promise: Promise, group: Any) -> None:
 
 def _database(
     running: Engine, promise: Promise, book: Ledger, guard: Guard, pricing: str, name: str,
-    fuel: int | None = None,
+    more: Callable[..., Database], fuel: int | None = None,
 ) -> Database:  # fmt: skip
     load_parser()  # a first question shall wait for rows, not for imports
     load_noise()
@@ -124,14 +122,17 @@ def _database(
     if fuel is not None:
         know_programs(kept.code for kept in book.programs())
     planner = Planner(running.schema, promise, pricing, name, book, program_fuel=fuel)
-    return Database(
+    made = Database(
         running, promise, book, SystemNoise(), guard, pricing=pricing, name=name, planner=planner
     )
+    made._append = more
+    return made
 
 
-def _check_pricing(pricing: str) -> None:
+def _pricing(pricing: str) -> str:
     if pricing not in PRICINGS:
         raise PromiseError(f"pricing={pricing!r}, want one of {', '.join(PRICINGS)}.")
+    return pricing
 
 
 def _audit(mode: str, group: Any, discoveries: int, **terms: Any) -> Audit | None:
@@ -409,6 +410,5 @@ def refresh(
         )  # fmt: skip
         claims.remember(seal, guard)
         claims.know_periods(seal, running)
-    made = _database(running, promise, book, guard, pricing, found.name)
-    made._append = partial(append, source, ledger=where, table=table, name=name)
-    return made
+    more = partial(append, source, ledger=where, table=table, name=name)
+    return _database(running, promise, book, guard, pricing, found.name, more)

@@ -252,6 +252,11 @@ def test_a_person_with_several_rows_needs_more_of_others():
     with opened(rows, schema, discoveries=1, queries=100) as db:
         assert db.price(Query(Discover("word"))).queries == 2 * 16
         assert "mine" not in named(db, "word", at_least=250)
+        view = db.per_person({"rows": "least(count(*), 4)"})
+        with pytest.raises(sulq.QueryNotAllowed):
+            view.discover("word")
+        with pytest.raises(sulq.QueryNotAllowed):
+            view.discover("rows")
 
 
 def test_twins_see_the_same():

@@ -8,7 +8,7 @@ lookup.py        public tables that rows are joined to
 marginals.py     Marginals: all tables of some columns, asked together
 number_text.py   noisy numbers as people read them
 per_person.py    PerPerson: one row for each person in place of their rows
-periods.py       the public column by which rows arrive
+period_column.py  the public column by which rows arrive
 plain_values.py  what plain values are: frozen, with a JSON form
 price.py         Price: what a question costs
 query.py         Query, Rows, partitions and values

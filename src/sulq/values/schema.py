@@ -33,7 +33,7 @@ from sulq.values.column import (
 )
 from sulq.values.declarations import Place, check_names, read_column, read_file_format, read_unit
 from sulq.values.lookup import Lookup, read_lookups
-from sulq.values.periods import check_period, read_period
+from sulq.values.period_column import check_period, read_period
 
 __all__ = [
     "LARGEST",
