@@ -5,7 +5,7 @@
 # make lint   style, types and layers only
 # make wheel  what pip installs, in dist/
 # make docs   the documentation as a site, in site/
-.PHONY: run test soak bench lint wheel docs setup java chromium tools axe clean
+.PHONY: run test soak bench lint wheel docs setup java chromium tools clients axe clean
 
 PYTHON ?= python3
 VENV := .venv
@@ -25,7 +25,7 @@ test: $(READY) java chromium tools axe
 	$(BIN)/lint-imports
 	$(BIN)/python -m pytest -n 2 --dist worksteal
 
-soak: $(READY) java tools
+soak: $(READY) java tools clients
 	$(BIN)/python tests/attacks/degenerate.py --batches 30000
 	$(BIN)/python tests/attacks/degenerate.py --batches 500 --places spark
 	SULQ_SOAK=1 $(BIN)/python -m pytest --timeout 900 $$(grep -rl --include='test_*.py' '^from soak import' tests)
@@ -67,6 +67,14 @@ chromium:
 tools:
 	@{ command -v strace && command -v openssl && command -v psql; } >/dev/null || \
 	$(call apt,strace openssl postgresql-client)
+
+# Clients of PostgreSQL's protocol that only `make soak` tries: JDBC, ODBC, R, pgcli, sqlsmith.
+clients: $(READY)
+	@{ command -v isql && command -v sqlsmith && command -v Rscript && \
+	test -f /usr/share/java/postgresql.jar; } >/dev/null || \
+	$(call apt,default-jdk-headless libpostgresql-jdbc-java odbc-postgresql unixodbc r-cran-rpostgresql sqlsmith)
+	@test -x $(VENV)/clients/bin/pgcli || { $(PYTHON) -m venv $(VENV)/clients && \
+	$(VENV)/clients/bin/pip install --quiet --disable-pip-version-check pgcli; }
 
 # axe-core checks that pages can be used by everyone. Without npm that check is skipped.
 axe: $(READY)

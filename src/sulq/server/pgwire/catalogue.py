@@ -43,6 +43,7 @@ PUBLIC, CATALOG, INFORMATION = 2200, 11, 13_000
 ROLE, DATABASE_OID, TABLESPACE, HEAP, COLLATION = 10, 16_383, 1663, 2, 100
 MAX_SECONDS = 5.0  # for one statement
 MAX_ROWS = 20_000
+KEYWORDS = ("analyze", "explain", "ilike", "limit", "offset", "returning")
 CONFIG: dict[str, Any] = {"threads": 1, "memory_limit": "48MB", "enable_external_access": "false",
           "autoinstall_known_extensions": "false", "autoload_known_extensions": "false",
           "temp_directory": ""}  # fmt: skip
@@ -157,6 +158,9 @@ class Catalogue:
         self._add("pg", "pg_collation", collation | {"collprovider": "d"})
         self._add("info", "schemata", *({"catalog_name": database, "schema_name": n,
                                          "schema_owner": role} for n, _ in names))  # fmt: skip
+        self._add("pg", "pg_operator", *OPERATORS)
+        self._add("pg", "pg_proc", *AGGREGATES)
+        self._add("pg", "pg_get_keywords", *({"word": word, "catcode": "R"} for word in KEYWORDS))
         self._add("pg", "pg_settings", *(
             {"name": name, "setting": value, "context": "user", "vartype": "string",
              "source": "default", "boot_val": value, "reset_val": value, "pending_restart": False}
@@ -274,6 +278,22 @@ def _column(place: int, column: Declared) -> dict[str, Any]:
     }  # fmt: skip
 
 
+OPERATORS = [
+    {"oid": 400 + 20 * i + j, "oprname": sign, "oprnamespace": CATALOG, "oprowner": ROLE,
+     "oprkind": "b", "oprleft": oid, "oprright": oid,
+     "oprresult": BOOL if sign in ("=", "<>", "<", "<=", ">", ">=") else oid}
+    for i, oid in enumerate((INT8, FLOAT8, TEXT, DATE))
+    for j, sign in enumerate(("=", "<>", "<", "<=", ">", ">=", "+", "-", "*"))
+    if j < 6 or i < 2
+]  # fmt: skip
+AGGREGATES = [
+    {"oid": 2100 + i, "proname": name, "pronamespace": CATALOG, "proowner": ROLE, "prokind": "a",
+     "proretset": False, "prorettype": FLOAT8, "pronargs": len(given), "proargtypes": given,
+     "provolatile": "i", "proisstrict": False}
+    for i, (name, given) in enumerate(
+        (("count", []), ("count", [INT8]), ("sum", [INT8]), ("sum", [FLOAT8]), ("avg", [INT8]),
+         ("avg", [FLOAT8]), ("stddev", [FLOAT8]), ("variance", [FLOAT8])))
+]  # fmt: skip
 SCHEMAS = {"pg_catalog": "pg", "information_schema": "info"}
 _NAMED = {16: "boolean", 17: "bytea", 18: '"char"', 20: "bigint", 21: "smallint", 23: "integer",
           700: "real", 701: "double precision", 1042: "character", 1043: "character varying",

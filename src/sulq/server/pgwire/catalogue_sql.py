@@ -225,7 +225,7 @@ CONSTANT = {
     "pg_get_function_arguments pg_get_function_identity_arguments pg_get_function_result "
     "inet_server_addr inet_client_addr pg_tablespace_location pg_get_partition_constraintdef "
     "pg_get_replica_identity_index txid_current_if_assigned "
-    "pg_sequence_last_value json_build_object jsonb_build_object json_agg to_json",
+    "pg_sequence_last_value format json_build_object jsonb_build_object json_agg to_json",
     "CAST(0 AS BIGINT)": "pg_relation_size pg_total_relation_size pg_table_size pg_indexes_size "
     "pg_database_size pg_tablespace_size pg_stat_get_numscans pg_column_size",
     "CAST(0 AS INTEGER)": "age inet_server_port inet_client_port pg_my_temp_schema "
