@@ -52,8 +52,17 @@ def over(desk):
     return Agent(lambda message: asyncio.run(reply_to(message, desk)))
 
 
-def fuzzed(draw: random.Random, tokens: list[str]):
-    """One message of any kind: calls of tools with arguments right and wrong, and rubbish."""
+def fuzzed(draw: random.Random, priced: list[tuple[str, str]]):
+    """One message of any kind: calls of tools with arguments right and wrong, and rubbish.
+
+    `priced` has statements with the tokens that they got: some are asked as they should be.
+    """
+    if priced and draw.random() < 0.1:
+        sql, token = draw.choice(priced)
+        said = {"dataset": "people", "sql": sql, "price_token": token}
+        params = {"name": "ask", "arguments": said}
+        return {"jsonrpc": "2.0", "id": 1, "method": "tools/call", "params": params}
+    tokens = [token for _, token in priced]
     if draw.random() < 0.1:
         return draw.choice([
             None, [], 5, "x", {}, {"jsonrpc": "2.0"}, {"jsonrpc": "1.0", "id": 1, "method": "ping"},
@@ -66,9 +75,10 @@ def fuzzed(draw: random.Random, tokens: list[str]):
             {"jsonrpc": "2.0", "id": 1, "method": "no/such", "params": {}},
         ])  # fmt: skip
     odd = [None, 5, -1, True, 2.5, "", "x" * 300, [], {}, "\ud800", "people\0", 10**30]
+    statements = [*SQL, *(f"select count(*) from people where age > {draw.randrange(90)}",) * 3]
     arguments = {}
     for name, usual in (
-        ("dataset", ["people", "secrets", "PEOPLE"]), ("sql", SQL),
+        ("dataset", ["people", "secrets", "PEOPLE"]), ("sql", statements),
         ("price_token", [*tokens, "1.x", f"{10**12}.{'0' * 40}", "9" * 60]), ("limit", [1, 5, 101]),
     ):  # fmt: skip
         if draw.random() < 0.75:

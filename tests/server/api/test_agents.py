@@ -125,8 +125,10 @@ def test_fuzzed_calls_spend_nothing_unpriced(instance):
     """Random calls of two keys: what is spent was priced, and each stays within its cap."""
     draw = random.Random(5)
     keys = [a_key(instance, 3), a_key(instance, 1.5)]
-    agents, tokens, priced = [agent_of(instance, key) for key, _ in keys], [[], []], set()
-    for _ in range(times(60, 10_000)):
+    agents, priced = [agent_of(instance, key) for key, _ in keys], {SECRET}
+    begun = [agent.call("price", dataset="people", sql=SECRET)["price_token"] for agent in agents]
+    tokens = [[(SECRET, token)] for token in begun]
+    for _ in range(times(120, 10_000)):
         i = draw.randrange(2)
         message = fuzzed(draw, tokens[i])
         body = json.dumps(message).encode()
@@ -135,15 +137,23 @@ def test_fuzzed_calls_spend_nothing_unpriced(instance):
         said = found.json if found.status == 200 else {}
         values = said.get("result", {}).get("structuredContent", {})
         if "price_token" in values:
-            tokens[i] = [*tokens[i][-3:], values["price_token"]]
-            priced.add(message["params"]["arguments"]["sql"])
+            sql = message["params"]["arguments"]["sql"]
+            tokens[i] = [*tokens[i][-3:], (sql, values["price_token"])]
+            priced.add(sql)
     listed = instance.call("GET", "/v1/keys", None, "anna").json["keys"]
     used = {k["id"]: k["spent_micro"] for k in listed}
     assert used[keys[0][1]] <= 3 * MICRO
     assert used[keys[1][1]] <= 1.5 * MICRO
-    assert spent(instance) <= used[keys[0][1]] + used[keys[1][1]]
-    assert spent(instance) <= len(priced) * MICRO * 2
+    assert 0 < spent(instance) == used[keys[0][1]] + used[keys[1][1]]
+    asked = instance.call("GET", "/v1/datasets/people/answers", None, "bob").json["answers"]
+    prices = [_price(instance, sql) for sql in priced]
+    assert sum(line["price"] for line in asked) == spent(instance) <= sum(prices)
     assert agents[0].call("budget", dataset="people")["cap"] == 3.0
+
+
+def _price(instance, sql):
+    said = instance.call("POST", "/v1/datasets/people/price", {"sql": sql})
+    return said.json["price_micro"]
 
 
 @pytest.mark.filterwarnings("ignore")
