@@ -25,13 +25,13 @@ from sulq.questions.programs_used import check_programs
 from sulq.questions.question import Bundle
 from sulq.values.per_person import PerPerson
 from sulq.values.price import Price
+from sulq.values.query import Query
 
 if TYPE_CHECKING:
     from sulq.ledger import Charge, Ledger
     from sulq.policies import Reader
     from sulq.privacy.noise import Noise
     from sulq.values.answer import Answer
-    from sulq.values.query import Query
     from sulq.values.schema import Schema
 
 PRICING = "audited"  # one query for each number that is judged
