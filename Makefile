@@ -4,8 +4,9 @@
 # make soak   what takes too long for every change: all of it, and 30,000 batches on degenerate rows
 # make lint   style, types and layers only
 # make wheel  what pip installs, in dist/
+# make evidence  docs/evidence: what others wrote, run on this; needs an index
 # make docs   the documentation as a site, in site/
-.PHONY: run test soak bench lint wheel docs setup java chromium tools clients axe clean
+.PHONY: run test soak bench lint wheel docs evidence setup java chromium tools clients axe clean
 
 PYTHON ?= python3
 VENV := .venv
@@ -42,6 +43,9 @@ lint: $(READY)
 
 wheel: $(READY)
 	$(BIN)/python -m pip wheel --quiet --disable-pip-version-check --no-deps --no-build-isolation --wheel-dir dist .
+
+evidence: $(READY)
+	$(BIN)/python -m benchmarks.evidence
 
 # Without npm the site is searched over HTTP only, not when it is opened from a disk.
 docs: $(READY)

@@ -1,4 +1,4 @@
-"""A black-box auditor: what answers give away, measured by someone who sees answers only.
+"""A black-box auditor: asks about two neighbouring tables, and tells which is which if it can.
 
 From the ideas of DP-Sniper (Bichsel, Steffen, Bogunovic, Vechev, 2021: train a classifier, attack
 with the answers it is surest of, bound the chances by fresh samples) and of DP-Auditorium (Kong et
@@ -88,7 +88,7 @@ def _bound(hits: int, of: int, chance: float, *, upper: bool) -> float:
     return 0.0 if hits == 0 else float(beta.ppf(chance, hits, of - hits + 1))
 
 
-def half_noise(secret: bool, epsilon: float) -> np.ndarray:
+def a_third_of_the_noise(secret: bool, epsilon: float) -> np.ndarray:
     """Broken: noise for a promise three times as loose."""
     return answers(secret, 3 * epsilon, "laplace")
 
@@ -101,7 +101,7 @@ def low_digits(secret: bool, epsilon: float) -> np.ndarray:
 
 CASES: dict[str, tuple[Callable[[bool, float], np.ndarray], bool]] = {
     "the product, Laplace noise": (lambda s, e: answers(s, e, "laplace"), False),
-    "broken: a third of the noise": (half_noise, True),
+    "broken: a third of the noise": (a_third_of_the_noise, True),
     "broken: the row in a low digit": (low_digits, True),
 }
 

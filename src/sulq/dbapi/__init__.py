@@ -37,11 +37,13 @@ __all__ = [
     "NUMBER",
     "ROWID",
     "STRING",
+    "Binary",
     "Connection",
     "Cursor",
     "DataError",
     "DatabaseError",
     "Date",
+    "DateFromTicks",
     "Error",
     "IntegrityError",
     "InterfaceError",
@@ -49,6 +51,10 @@ __all__ = [
     "NotSupportedError",
     "OperationalError",
     "ProgrammingError",
+    "Time",
+    "TimeFromTicks",
+    "Timestamp",
+    "TimestampFromTicks",
     "Warning",
     "apilevel",
     "connect",
@@ -60,3 +66,21 @@ apilevel = "2.0"
 threadsafety = 1  # threads may share the module, but not a connection
 paramstyle = "qmark"
 Date = datetime.date
+Time = datetime.time
+Timestamp = datetime.datetime
+Binary = bytes
+
+
+def DateFromTicks(ticks: float) -> datetime.date:
+    """The day of so many seconds since 1970, in local time, as PEP 249 wants it."""
+    return datetime.date.fromtimestamp(ticks)
+
+
+def TimeFromTicks(ticks: float) -> datetime.time:
+    """The time of day of so many seconds since 1970."""
+    return datetime.datetime.fromtimestamp(ticks).time()
+
+
+def TimestampFromTicks(ticks: float) -> datetime.datetime:
+    """The moment of so many seconds since 1970."""
+    return datetime.datetime.fromtimestamp(ticks)
