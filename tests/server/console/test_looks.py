@@ -38,10 +38,10 @@ OWNER = ["/console/", D, "/console/plan", "/console/plan?epsilon=x", "/console/n
          "/console/analysts", "/console/analysts/bob", "/console/keys/{key}/revoke",
          "/console/server", f"{D}/owner", f"{D}/people/uninvite?analyst=bob",
          f"{D}/owner/close", f"{D}/people", f"{D}/timeline", f"{D}/timeline?text=nothing",
-         f"{D}/schema", f"{D}/report"]  # fmt: skip
+         f"{D}/schema", f"{D}/report", "/console/audit-log"]  # fmt: skip
 WRONG = ["/console/nowhere", "/console/datasets/nobody", f"{D}/owner"]
 NO_PAGES = re.compile(
-    r"/live$|/\{file\}$|/json$|/progress$|/models/\{id\}/rows$|\.(json|md|ndjson)$"
+    r"/live$|/\{file\}$|/json$|/progress$|/models/\{id\}/rows$|\.(json|md|ndjson)$|^/oidc"
 )
 
 

@@ -40,7 +40,7 @@ def alarm(run: Run, tenant: int, dataset: int | None, kind: str, message: str) -
         "INSERT INTO alarms (house, dataset, kind, message, time) VALUES (?, ?, ?, ?, ?)",
         tenant, dataset, kind, message, now(),
     )  # fmt: skip
-    if kind == outbox.LATE:
+    if kind == outbox.LATE and dataset is not None:
         ((name,),) = run("SELECT name FROM datasets WHERE id = ?", dataset).fetchall()
         outbox.enqueue(run, tenant, outbox.LATE, message, dataset=name)
 
