@@ -12,6 +12,7 @@ import pytest
 
 import sulq
 from sulq.questions.check import check
+from sulq.values.per_person import PerPerson
 from sulq.values.query import KINDS, People, Percentile, Residual, Terms
 from sulq.values.schema import Schema
 
@@ -84,9 +85,13 @@ def test_every_kind_survives_json(query):
 def test_every_kind_is_covered():
     """The list above has an example of each kind there is."""
     text = json.dumps([q.to_json() for q in EVERY_KIND])
-    assert [k for k in KINDS if f'"kind": "{k}"' not in text] == ["people"]
-    people = sulq.Query(People(), by="region")  # checked only with a declared unit
-    assert sulq.Query.from_json(json.loads(json.dumps(people.to_json()))) == people
+    assert [k for k in KINDS if f'"kind": "{k}"' not in text] == ["people", "per_person"]
+    with_unit = [  # checked only where one is declared
+        sulq.Query(People(), by="region"),
+        sulq.Query(per_person=PerPerson({"visits": "count(*)"}, "age > 40")),
+    ]
+    for query in with_unit:
+        assert sulq.Query.from_json(json.loads(json.dumps(query.to_json()))) == query
 
 
 def test_all_these_are_different():
