@@ -1,6 +1,7 @@
 """Browsing: from schemas alone, free, and with no way out of the catalogues."""
 
 import time
+from contextlib import suppress
 
 import psycopg
 import pytest
@@ -121,3 +122,26 @@ def test_twins_look_alike_when_they_are_browsed(tmp_path):
     owner = [[row[:2] + row[3:] for row in found[-1]] for found in seen]
     assert seen[0][:-1] == seen[1][:-1]
     assert owner[0] == owner[1]
+
+
+def test_no_statement_fills_the_memory(made, monkeypatch):
+    """Long series, texts that are doubled, lists of everything: short, missing or stopped."""
+    import psutil
+
+    monkeypatch.setattr(catalogue, "MAX_SECONDS", 0.5)
+    doubled = "select 'xxxxxxxxxx' as x"
+    for i in range(32):
+        doubled = f"select x || x as x from ({doubled}) q{i}"
+    many = ", ".join(f"pg_type t{i}" for i in range(6))
+    process = psutil.Process()
+    before = process.memory_info().rss
+    for text in ("select generate_series(1, 100000000)", doubled,
+                 "select count(*) from generate_series(1, 1000000000000) g",
+                 f"select array_agg(t0.typname) from {many}",
+                 f"select string_agg(t0.typname || t1.typname, ',') from {many}",
+                 f"select t0.typname from {many} order by t3.typname, t4.typname",
+                 "with recursive r as (select 1 as n union all select n + 1 from r) "
+                 "select count(*) from r"):  # fmt: skip
+        with suppress(Unanswerable):
+            assert len(asked(made, text)) <= catalogue.MAX_ROWS
+    assert process.memory_info().rss - before < 200_000_000

@@ -15,6 +15,7 @@ is spent that neither `set sulq.spend` nor a cap of the key allows.
     service_calls.py  what a connection asks of the services
     catalogue.py      pg_catalog and information_schema, from schemas alone
     catalogue_sql.py  a client's question about them -> what DuckDB runs
+    catalogue_words.py  what such a question may be made of
     copy_out.py       COPY (SELECT ...) TO STDOUT
     result_types.py   values as text and in binary
     problems.py       errors, with SQLSTATE and hint

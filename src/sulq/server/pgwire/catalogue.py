@@ -114,7 +114,9 @@ class Catalogue:
             try:
                 done = self._db.execute(sql)
                 columns = [Column(str(d[0]), oid_of(str(d[1]))) for d in done.description]
-                return columns, done.fetchmany(MAX_ROWS)
+                rows = done.fetchmany(MAX_ROWS)
+                self._db.execute("SELECT 1")  # it would keep the result until it is asked again
+                return columns, rows
             except Exception:  # whatever DuckDB says, nobody else should hear
                 raise Unanswerable from None
             finally:
@@ -307,6 +309,7 @@ MACROS = (
     + " ELSE (SELECT first(CASE WHEN ty.typelem > 0 AND ty.typlen = -1 THEN el.typname || '[]' "
     "ELSE ty.typname END) FROM pg.pg_type ty LEFT JOIN pg.pg_type el ON el.oid = ty.typelem "
     "WHERE ty.oid = t) END",
+    "CREATE MACRO sulq_cut(x) AS CASE WHEN length(x) > 10000 THEN NULL ELSE x END",
     "CREATE MACRO sulq_described(o, n) AS (SELECT first(description) FROM pg.pg_description "
     "WHERE objoid = o AND objsubid = n)",
     "CREATE MACRO sulq_relation(x) AS CASE replace(CAST(x AS VARCHAR), 'pg_catalog.', '') "

@@ -16,9 +16,22 @@ import sqlglot
 from sqlglot import exp
 from sqlglot.errors import SqlglotError
 
-from sulq.server.pgwire.catalogue import SCHEMAS, relations
+from sulq.server.pgwire.catalogue import MAX_ROWS, SCHEMAS, relations
+from sulq.server.pgwire.catalogue_words import (
+    ALLOWED,
+    CASTS,
+    CONSTANTS,
+    MACROS,
+    NODES,
+    NUMBERS,
+    OPERATORS,
+    OWN,
+    REGISTERED,
+    TEXTS,
+)
 
 MAX_TEXT = 50_000  # letters of a statement
+MAX_SERIES = 10_000  # the last number of a series
 ARRAYS = re.compile(r"::\s*(?:pg_catalog\.)?(?:oid|regtype|regclass|xid)\[\]", re.IGNORECASE)
 Expression = Any  # sqlglot ships no types that mypy takes
 
@@ -106,9 +119,19 @@ def written(tree: Expression, facts: Facts) -> str:
         for node in list(made.walk()):
             _check(node)
         made = _Writer(facts, {cte.alias.lower() for cte in made.find_all(exp.CTE)}).write(made)
-        return str(made.sql(dialect="duckdb", comments=False))
+        return str(_bounded(made).sql(dialect="duckdb", comments=False))
     except (SqlglotError, RecursionError, ValueError):
         raise NotSql from None
+
+
+def _bounded(tree: Expression) -> Expression:
+    """The same, with no more rows than are given: DuckDB would keep them all."""
+    if isinstance(tree, exp.Values):
+        return tree
+    limit = tree.args.get("limit")
+    said = limit.expression if isinstance(limit, exp.Limit) else None
+    small = isinstance(said, exp.Literal) and said.name.isdecimal() and int(said.name) <= MAX_ROWS
+    return tree if small else tree.limit(MAX_ROWS, copy=False)
 
 
 def only_reads(tree: Expression) -> bool:
@@ -180,81 +203,7 @@ def _type_name(kind: Expression) -> str:
 SHORT = {"integer": "int4", "int": "int4", "bigint": "int8", "smallint": "int2", "boolean": "bool",
          "double": "float8"}  # fmt: skip
 
-# ---- what is allowed ------------------------------------------------------------------------
-
-ALLOWED_NAMES = (
-    "coalesce count max min sum avg lower upper length char_length substring substr left right "
-    "trim ltrim rtrim btrim replace concat concat_ws string_agg group_concat array_agg array any "
-    "all exists case cast try_cast nullif greatest least abs row_number rank dense_rank "
-    "generate_series exploding_generate_series unnest explode array_to_string array_length "
-    "array_size position strpos "
-    "str_position split_part starts_with bool_and bool_or logical_and logical_or every and or xor "
-    "not if array_contains round floor ceil mod power regexp_replace regexp_matches regexp_like "
-    "regexp_ilike chr ascii reverse lag lead first_value last_value now current_date "
-    "current_timestamp current_time date_trunc timestamp_trunc extract to_char md5 initcap lpad "
-    "rpad repeat pad sign "
-    "arraycontains array_contains_all string_to_array split array_concat array_append "
-    "cardinality is_nan"
-)
-ALLOWED = frozenset(ALLOWED_NAMES.split())
-NODE_NAMES = (
-    "Select SetOperation Union Intersect Except Subquery Values From Where Join Table TableAlias "
-    "Identifier Column Star Alias Literal Null Boolean Paren Not Is In Between Like ILike Escape "
-    "Neg DataType DataTypeParam With CTE Group Having Order Ordered Limit Offset Fetch Distinct "
-    "Bracket Slice Tuple Dot Operator Lateral Window WindowSpec Filter WithinGroup Interval Var "
-    "Any All Exists ObjectIdentifier ByteString RawString National Parameter Placeholder "
-    "AtTimeZone HavingMax"
-)
-NODES = frozenset(NODE_NAMES.split())
-CAST_NAMES = (
-    "int4 int8 int2 int bigint smallint integer uint bool boolean float8 float4 real double float "
-    "text varchar bpchar char date timestamp timestamptz time numeric decimal interval"
-)
-CASTS = frozenset(CAST_NAMES.split())
-CONSTANT = {
-    "TRUE": "pg_table_is_visible pg_type_is_visible pg_function_is_visible has_table_privilege "
-    "has_schema_privilege has_database_privilege has_column_privilege has_any_column_privilege "
-    "has_function_privilege has_sequence_privilege pg_has_role pg_operator_is_visible "
-    "pg_collation_is_visible pg_opclass_is_visible pg_statistics_obj_is_visible "
-    "has_type_privilege has_tablespace_privilege row_security_active",
-    "FALSE": "pg_is_in_recovery pg_is_other_temp_schema pg_relation_is_publishable "
-    "pg_advisory_unlock_all",
-    "CAST(NULL AS VARCHAR)": "pg_get_expr pg_get_constraintdef pg_get_indexdef pg_get_viewdef "
-    "pg_get_ruledef pg_get_triggerdef pg_get_functiondef pg_get_partkeydef shobj_description "
-    "pg_get_statisticsobjdef_columns pg_get_statisticsobjdef pg_get_serial_sequence "
-    "pg_get_function_arguments pg_get_function_identity_arguments pg_get_function_result "
-    "inet_server_addr inet_client_addr pg_tablespace_location pg_get_partition_constraintdef "
-    "pg_get_replica_identity_index txid_current_if_assigned "
-    "pg_sequence_last_value format json_build_object jsonb_build_object json_agg to_json",
-    "CAST(0 AS BIGINT)": "pg_relation_size pg_total_relation_size pg_table_size pg_indexes_size "
-    "pg_database_size pg_tablespace_size pg_stat_get_numscans pg_column_size",
-    "CAST(0 AS INTEGER)": "age inet_server_port inet_client_port pg_my_temp_schema "
-    "pg_stat_get_live_tuples pg_trigger_depth pg_blocking_pids",
-    "CAST(1 AS BIGINT)": "txid_current pg_current_xact_id",
-    "CAST(6 AS INTEGER)": "pg_char_to_encoding",
-    "'UTF8'": "pg_encoding_to_char getdatabaseencoding pg_client_encoding",
-    "'0 bytes'": "pg_size_pretty",
-    "['pg_catalog', 'public']": "current_schemas",
-    "CAST(NULL AS TIMESTAMP)": "pg_postmaster_start_time pg_conf_load_time "
-    "pg_last_xact_replay_timestamp pg_stat_file",
-}
-CONSTANTS = {name: value for value, names in CONSTANT.items() for name in names.split()}
-MACROS = {  # of catalogue.py, with how many of the arguments
-    "format_type": ("sulq_format_type", 1), "to_regclass": ("sulq_relation", 1),
-    "to_regtype": ("sulq_type", 1), "to_regnamespace": ("sulq_namespace", 1),
-    "col_description": ("sulq_described", 2),
-}  # fmt: skip
-REGISTERED = {"regclass": "sulq_relation", "regtype": "sulq_type", "regnamespace": "sulq_namespace"}
-NUMBERS = ("oid", "xid", "cid", "regproc", "regprocedure", "regoper")
-TEXTS = ("name", "char", "text", "bpchar", "sql_identifier", "character_data", "yes_or_no",
-         "cstring", "regrole", "aclitem", "inet", "cardinal_number", "json", "jsonb")  # fmt: skip
-OPERATORS = {"~": exp.RegexpLike, "~*": exp.RegexpILike, "=": exp.EQ, "<>": exp.NEQ, "~~": exp.Like,
-             "~~*": exp.ILike, "+": exp.Add, "-": exp.Sub, "||": exp.DPipe, ">": exp.GT,
-             "<": exp.LT, ">=": exp.GTE, "<=": exp.LTE, "@>": exp.ArrayContainsAll}  # fmt: skip
-OWN = ("current_user", "session_user", "user", "current_catalog", "current_database", "version",
-       "current_schema", "pg_backend_pid", "current_setting", "set_config", "pg_get_userbyid",
-       "obj_description", "quote_ident", "quote_literal", "array_upper", "array_lower",
-       "current_role", "current_version")  # fmt: skip
+# ---- writing it anew -------------------------------------------------------------------------
 
 
 def _check(node: Expression) -> None:
@@ -301,7 +250,11 @@ class _Writer:
         if isinstance(node, exp.ByteString | exp.RawString):
             return _text(node.this)
         if isinstance(node, exp.Operator):
-            return _operator(node)
+            return _cut(_operator(node))
+        if isinstance(node, exp.DPipe | exp.Concat | exp.ConcatWs):
+            return _cut(node)
+        if isinstance(node, exp.GenerateSeries | exp.ExplodingGenerateSeries):
+            return _series(node)
         if isinstance(node, exp.Cast):
             return _cast(node)
         if isinstance(node, exp.Func):
@@ -370,6 +323,23 @@ class _Writer:
         if found is None and not missing_ok:
             raise NoSuch("setting", given[0].name[:60])
         return _read("CAST(NULL AS VARCHAR)") if found is None else _text(found)
+
+
+def _cut(node: Expression) -> Expression:
+    """What is put together and too long is missing: doubled often, it would fill the memory."""
+    if not isinstance(node, exp.DPipe | exp.Concat | exp.ConcatWs):
+        return node
+    if isinstance(node.parent, exp.DPipe):  # the outermost of a||b||c is cut
+        return node
+    return exp.Anonymous(this="sulq_cut", expressions=[node.copy()])
+
+
+def _series(node: Expression) -> Expression:
+    """A series has few numbers: DuckDB would make a list of them all, in no limit of memory."""
+    for name, function in (("start", exp.Greatest), ("end", exp.Least)):
+        most = exp.Literal.number(MAX_SERIES) if name == "end" else _read(f"-{MAX_SERIES}")
+        node.set(name, function(this=node.args[name].copy(), expressions=[most]))
+    return node
 
 
 def _set_returning(node: Expression) -> Expression:

@@ -30,7 +30,9 @@ from sulq.server.services import logs
 from sulq.server.services.responses import UNEXPECTED
 from sulq.server.services.settings import Settings
 
-MAX_PREPARED = 500  # statements, and portals, of one connection
+MAX_PREPARED = 500  # statements of one connection,
+MAX_PORTALS = 50
+MAX_ROWS_KEPT = 400_000  # and rows of portals and cursors that were not fetched yet
 MAX_KEPT = 4_000_000  # letters of all prepared statements
 CHUNK = 65_536  # bytes that are sent at a time
 LISTED = ("explain", "show", "select", "fetch")  # what gives rows
@@ -234,7 +236,9 @@ class Session:
         """What EXPLAIN and DECLARE want of a SELECT."""
         if each.kind == "explain":
             return self._commands.explained(each, await self._asking.explain(select, literals))
-        return Cursor(await self._asking.select(select, literals))
+        made = Cursor(await self._asking.select(select, literals))
+        self._check_kept()
+        return made
 
     async def _copy(self, each: Statement, select: Select | None) -> None:
         options = self._commands.copy_options(each)
@@ -308,8 +312,8 @@ class Session:
             raise Problem(
                 "08P01", f"{len(said.values)} values for {len(prepared.types)} parameters"
             )
-        if len(self._portals) >= MAX_PREPARED:
-            raise Problem("53400", f"more than {MAX_PREPARED} portals")
+        if len(self._portals) >= MAX_PORTALS:
+            raise Problem("53400", f"more than {MAX_PORTALS} portals")
         forms = said.formats if len(said.formats) != 1 else said.formats * len(said.values)
         forms = forms or (0,) * len(said.values)
         try:
@@ -354,6 +358,7 @@ class Session:
             self._commands.check(each)
             select = portal.prepared.select
             portal.result = await self._result(each, select, portal.literals)
+            self._check_kept()
         result, start = portal.result, portal.at
         end = len(result.rows) if said.most == 0 else min(start + said.most, len(result.rows))
         await self._send(result, portal.forms(len(result.columns)), result.rows[start:end])
@@ -361,7 +366,17 @@ class Session:
         if end < len(result.rows):
             self._wire.write(messages.SUSPENDED)
         else:
+            portal.at, result.rows = 0, []  # they were all given
             self._done(result)
+
+    def _check_kept(self) -> None:
+        """Refuse to keep more rows that nobody fetches."""
+        kept = [portal.result for portal in self._portals.values()]
+        kept += [cursor.result for cursor in self._commands.cursors.values()]
+        if sum(len(result.rows) for result in kept if result is not None) > MAX_ROWS_KEPT:
+            self._portals.clear()
+            self._commands.cursors.clear()
+            raise Problem("53200", "too many rows are kept in portals and cursors; all were closed")
 
     def _close(self, said: messages.Named) -> None:
         (self._prepared if said.kind == "S" else self._portals).pop(said.name, None)
