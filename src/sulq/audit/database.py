@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from sulq.engines.base import Engine
     from sulq.ledger import Ledger
     from sulq.ledger.guard import Guard
+    from sulq.values.answer import Answer
 
 
 class AuditedDatabase(AuditedCalls):
@@ -33,9 +34,10 @@ class AuditedDatabase(AuditedCalls):
         self, engine: Engine, promise: AuditPromise, ledger: Ledger, noise: Noise, guard: Guard,
         auditor: Auditor, *, sample: Engine | None = None, name: str = "",
     ) -> None:  # fmt: skip
+        self._audited = AuditPlanner(engine.schema, promise, name, ledger, auditor)
         super().__init__(
             engine, promise, ledger, noise, guard, pricing=PRICING, name=name,  # type: ignore[arg-type]
-            planner=AuditPlanner(engine.schema, promise, name, ledger, auditor),
+            planner=self._audited,
             policy=AuditPolicy(promise, auditor, ledger, engine.schema),
         )  # fmt: skip
         self._auditor = auditor
@@ -65,6 +67,15 @@ class AuditedDatabase(AuditedCalls):
         auditor = auditor_of(self.promise, engine, self._sample)
         planner = AuditPlanner(self.schema, self.promise, self.name, None, auditor)
         return reviewed(queries, auditor, planner, self.promise, self.rows)
+
+    def modulo(self, query: Query | str, q: int, *, request_id: str | None = None) -> Answer:
+        """An exact sum modulo q, or the count of a predicate: a number from 0 to q - 1.
+
+        Answered or refused as the sum itself would be, one of the m questions; for later ones it
+        counts as the whole sum. Needs dither=0.
+        """
+        found: Answer = self.answer(self._audited.residue(query, q), request_id=request_id)
+        return found
 
     def limits(self) -> Limits | None:
         """What rule="duan" takes for granted of what was answered, in numbers; for the owner.
@@ -96,7 +107,9 @@ def told(
     totals = restored(text, schema)
     counts = all(total.node.op == "literal" for total in totals)
     cells = ["all"] if len(totals) == 1 else [readable(total.text) for total in totals]
-    body: dict[str, Any] = {"cells": cells, "names": ["count" if counts else "sum"]}
+    name, modulus = "count" if counts else "sum", totals[0].modulus
+    name += f" modulo {modulus}" if modulus is not None else ""
+    body: dict[str, Any] = {"cells": cells, "names": [name]}
     body |= {"values": [], "half_widths_95": []}
     if "refused" in stored:
         return body | stored

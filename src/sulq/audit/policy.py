@@ -7,22 +7,32 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
+from dataclasses import replace
 from fractions import Fraction
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from sulq.audit.promise import AuditPromise, Nothing, dither_law
+from sulq.audit.residues import ResidueBundle, as_residue, residue_of
 from sulq.audit.table_basis import asked_in, table_of
 from sulq.audit.tables import TableBundle
 from sulq.audit.total import TERMS, of_own_rows, total_of
 from sulq.audit.verdicts import Auditor, Verdict, VerdictLog
 from sulq.engines.failures import NO_SUM, Failure, attempt
-from sulq.errors import MICRO, AuditRefused, EngineFailed, LedgerDamaged, SulqError
+from sulq.errors import (
+    MICRO,
+    AuditRefused,
+    EngineFailed,
+    LedgerDamaged,
+    QueryNotAllowed,
+    SulqError,
+)
+from sulq.expressions.parse import shorten
 from sulq.planner import Planner
 from sulq.privacy.pricing import Tariff
 from sulq.questions.check import CheckedQuery, check
 from sulq.questions.programs_used import check_programs
-from sulq.questions.question import Bundle
+from sulq.questions.question import Bundle, Question
 from sulq.values.per_person import PerPerson
 from sulq.values.price import Price
 from sulq.values.query import Query
@@ -72,6 +82,21 @@ class AuditPlanner(Planner):
         return TableBundle(
             tuple(parts.values()), tuple(queries), tables=tuple(tables), places=places
         )
+
+    def residue(self, asked: Query | str, q: int) -> Question:
+        """A sum, or the count of a predicate, modulo q: priced and judged as the sum is."""
+        query = Query(where=asked) if isinstance(asked, str) else asked
+        if not isinstance(query, Query):
+            raise QueryNotAllowed(f"{shorten(repr(query))}: want a predicate or a sulq.Query.")
+        total, checked = residue_of(query, q, self.schema, self._dither)
+        if total.is_public(self.schema):  # free, as the sum is
+            known = self.question(query)
+            return replace(known, lay_out=lambda _, facts: as_residue(known.lay_out([], facts), q))
+        check_programs(checked, None)
+        if self._auditor is not None:
+            self._auditor.check(total)
+        bundle = ResidueBundle(((checked, self.tariff(checked)),), (query,), modulus=q)
+        return Question((bundle,), lambda found, _: as_residue(found[0][0], q))
 
     def _bundle(self, asked: list[tuple[Query, CheckedQuery]]) -> Bundle:
         """However queries come here: no question goes past the auditor."""
@@ -178,9 +203,11 @@ class AuditPolicy:
 
 
 def _stored(bundle: Bundle, sums: Sequence[int], noise: Noise) -> dict[str, Any]:
-    """Exact sums, each with its dither."""
+    """Exact sums, each with its dither; of a residue nothing else is kept."""
     laws = [tariff.laws[0] for _, tariff in bundle.parts]
     dithered = [x + noise.draw(law, 1)[0] for x, law in zip(sums, laws, strict=True)]
+    if isinstance(bundle, ResidueBundle):
+        dithered = [x % bundle.modulus for x in dithered]
     return {"sum": dithered[0]} if len(dithered) == 1 else {"sums": dithered}
 
 

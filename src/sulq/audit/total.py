@@ -34,6 +34,7 @@ class Total:
     rows: Node | None  # the public part of the predicate
     where: Node | None  # the rest of it
     node: Node  # how much a row counts
+    modulus: int | None = None  # multiples of it are taken away; judged as if they were not
 
     @property
     def member(self) -> Node | None:
@@ -121,7 +122,7 @@ def restore(text: str, schema: Schema) -> Total:
         rows, where = (
             node_of(body[part], schema) if part in body else None for part in ("rows", "where")
         )
-        return Total(text, rows, where, node_of(value, schema))
+        return Total(text, rows, where, node_of(value, schema), body.get("modulo"))
     except (KeyError, TypeError, ValueError):
         raise QueryNotAllowed(
             f"{shorten(text)!r} in the ledger is not a question of this schema."

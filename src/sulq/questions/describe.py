@@ -83,6 +83,8 @@ def _sentence(body: dict[str, Any]) -> str:
     if "batch" in body:
         return f"a batch of {len(body['batch']):,} questions, charged one by one"
     parts = [_what(body)]
+    if "modulo" in body:  # of an audited table
+        parts.append(f"modulo {body['modulo']}")
     if body.get("by"):
         parts.append("by " + " and ".join(_axis_words(a) for a in body["by"]))
     if body.get("sample"):
@@ -153,7 +155,7 @@ def _axis_words(axis: Any) -> str:
 def query_of(part: dict[str, Any]) -> Query | None:
     """The Query that one part came from, as far as it can be told; check it by its own text."""
     try:
-        if part.get("sample") or isinstance(part["values"], dict):
+        if part.get("sample") or "modulo" in part or isinstance(part["values"], dict):
             return None
         return Query(
             values=_strategy(part["strategy"]) if "strategy" in part else _values(part),
