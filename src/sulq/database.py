@@ -170,6 +170,13 @@ class Database(CommonQuestions):
             "queries=m, independent_rows=True, priors={...} or rule='duan')."
         )
 
+    def modulo(self, query: Query | str, q: int, *, request_id: str | None = None) -> Answer:
+        """An exact sum modulo q: needs mode="audited" and dither=0, and is not sent over HTTP."""
+        raise Refused(
+            "modulo: exact sums modulo q are for sulq.open(..., mode='audited', dither=0), not for "
+            "noise and not over HTTP. Nothing was charged."
+        )
+
     def rows_of(self, query: Query) -> int:
         """How many rows a query is about, by public columns alone. Public like n, so free."""
         counting = Query(("1",), where=query.where, rows=query.rows, per_person=query.per_person)

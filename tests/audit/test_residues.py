@@ -4,7 +4,7 @@ import json
 
 import pyarrow.parquet as pq
 import pytest
-from audit.harness import PRIORS, audited, duan, outcome, people
+from audit.harness import PRIORS, audited, duan, opened_noisy, outcome, people
 
 import sulq
 from sulq.report import answer_parts, markdown, report
@@ -119,6 +119,12 @@ def test_what_has_no_residue_is_refused_free():
         with pytest.raises(sulq.QueryNotAllowed, match=said):
             db.modulo(asked, 2)
         assert db.budget.spent == 0
+
+
+def test_noise_has_no_residues():
+    """A table that answers with noise says what it takes."""
+    with pytest.raises(sulq.Refused, match="mode='audited', dither=0"):
+        opened_noisy(TABLE).modulo("a", 2)
 
 
 def test_what_is_public_is_free():
