@@ -23,7 +23,7 @@ def test_the_button_leads_there_and_back(browser, served):
     page.goto("/console/account")
     page.get_by_role("link", name="Sign in with your institution's account").click()
     page.wait_for_url("**/console/account")
-    expect(page.get_by_text("alice, analyst")).to_be_visible()
+    expect(page.get_by_role("heading", name="alice, analyst")).to_be_visible()
     cookies = {cookie["name"]: cookie for cookie in context.cookies()}
     assert set(cookies) == {"sulq_session"}
     assert cookies["sulq_session"]["sameSite"] == "Strict"
