@@ -156,7 +156,7 @@ def test_refusals(db, pca):
     view = db.project(pca)
     with pytest.raises(sulq.QueryNotAllowed, match="no column 'x0'"):
         view.count("x0 > 1")
-    with pytest.raises(sulq.QueryNotAllowed, match="projection already"):
+    with pytest.raises(sulq.QueryNotAllowed, match="a view already"):
         view.project(pca)
     with pytest.raises(sulq.Refused, match="want a fitted"):
         db.project(KMeans(2))

@@ -275,7 +275,7 @@ def refused(gate, person, many):
             continue
         heard.append("read")
         try:
-            gate._take(person)
+            gate.take(person)
         except LimitReached:
             gate._refusals.wait(person)
     return heard

@@ -7,7 +7,7 @@ from dataclasses import replace
 
 import postgres
 import pytest
-from server.api.test_rights import TABLE
+from server.api.test_rights import OPEN, TABLE
 from server.console.page_client import PageClient, text
 from server.instance import made
 from server.processes import until
@@ -215,7 +215,7 @@ def test_a_token_opens_the_counts_of_all_owners_and_nothing_else(behind):
     assert "owner=" not in own
     assert "secrets" not in own
     for method, path, _, _ in TABLE:
-        if path not in ("/v1/health", "/v1/ready", "/v1/openapi.json", "/v1/metrics"):
+        if path not in (*OPEN, "/v1/metrics"):
             assert behind.call(method, path, None, TOKEN).status == 401
     for wrong in (TOKEN[:-1], TOKEN + "x", "None", None, "bob"):
         assert behind.call("GET", "/metrics", None, wrong).status in (401, 403)

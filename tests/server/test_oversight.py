@@ -247,13 +247,13 @@ def test_an_owner_hears_of_freezes_late_batches_low_budgets_and_old_keys(hooked)
     db = services.datasets.opened(record).db
     services.webhooks.watch()
     services.webhooks.send()
-    assert kinds(taker) == ["late", "frozen"]  # nothing was spent yet
+    assert sorted(kinds(taker)) == ["frozen", "late"]  # of one second; nothing was spent yet
     db.count("secret")
     db.count("not secret and region = 'north' or secret")
     services.webhooks.watch()
     services.webhooks.watch()
     services.webhooks.send()
-    assert kinds(taker) == ["late", "frozen", "budget-low"]
+    assert kinds(taker)[2:] == ["budget-low"]
     low = json.loads(taker.took[-1][1])
     assert set(low) == {"id", "kind", "time", "message", "dataset", "remaining_micro",
                         "total_micro"}  # fmt: skip

@@ -281,8 +281,7 @@ class DuckDBEngine(SqlEngine):
         if not self._holdable or wanted is False:
             return False
         run, every = self._connection.execute, self._every
-        rows = int(self._ask(f"SELECT count(*) FROM {every}")[0][0])
-        if wanted is None and rows * row_bytes(self.schema) > HELD_BYTES:
+        if wanted is None and self.rows * row_bytes(self.schema) > HELD_BYTES:  # n is public
             return False
         place = [self._place] if self._place else []
         names = ", ".join([*(quote(n) for n in self.schema.names), *place])

@@ -23,6 +23,7 @@ from sulq.server.services.allowed_sources import Sources
 from sulq.server.services.folder import backup, begin, restore
 from sulq.server.services.people import People
 from sulq.server.services.registry import Registry
+from sulq.server.services.registry_tables import VERSION
 from sulq.server.services.settings import Settings, _from_environment
 
 D = "/v1/datasets/people"
@@ -487,9 +488,9 @@ def test_a_registry_of_another_version_is_refused(tmp_path):
 
     begin(tmp_path / "instance", "anna")
     with sqlite3.connect(tmp_path / "instance" / "server.db") as connection:
-        connection.execute("PRAGMA user_version = 9")
+        connection.execute(f"PRAGMA user_version = {VERSION + 1}")
     connection.close()
-    with pytest.raises(Refused, match="version 9"):
+    with pytest.raises(Refused, match=f"version {VERSION + 1}"):
         Registry.open(tmp_path / "instance")
 
 
