@@ -24,7 +24,7 @@ test: $(READY) java chromium tools axe
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
 	$(BIN)/lint-imports
-	$(BIN)/python -m pytest -n 2 --dist worksteal
+	$(BIN)/python -m pytest -n 3 --dist worksteal
 
 soak: $(READY) java tools clients
 	$(BIN)/python tests/attacks/degenerate.py --batches 30000
