@@ -316,7 +316,7 @@ def _named(said: str) -> str:
     if said == said.lower() and len(said) <= MAX_NAME and said.isprintable():
         return said
     short = "".join(c if c.isprintable() else "?" for c in said.lower()[:MAX_NAME])
-    return f"{short} #{hashlib.sha256(said.encode()).hexdigest()[:12]}"
+    return f"{short} #{hashlib.sha256(said.encode()).hexdigest()[:32]}"
 
 
 def _constant(e: Any) -> int | float | None:
