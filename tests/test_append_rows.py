@@ -104,6 +104,28 @@ def test_older_rows_may_not_change(source):
         assert db.periods == MONTHS[:2]
 
 
+def test_a_period_called_none_is_not_none(tmp_path):
+    """Rows of no declared period and of one called None have fingerprints of their own."""
+    path = tmp_path / "t.parquet"
+    named = {"values": ["None", "'None'", "later"], "public": True}
+    schema = SCHEMA | {"columns": SCHEMA["columns"] | {"month": named}}
+
+    def table(none, other, more=()):
+        parts = [("None", none), ("never", other), ("'None'", 3), *((m, 4) for m in more)]
+        frames = [rows(MONTHS[0]).assign(month=m, age=age) for m, age in parts]
+        return pd.concat(frames)
+
+    table(1, 2).to_parquet(path)
+    sulq.open(path, schema, epsilon=1.0, queries=5, ledger=ledger(path)).close()
+    for changed in (table(9, 2, ["later"]), table(1, 9, ["later"])):
+        changed.to_parquet(path)
+        with pytest.raises(sulq.Refused, match="older periods changed"):
+            append(path, ledger=ledger(path))
+    table(1, 2, ["later"]).to_parquet(path)
+    with append(path, ledger=ledger(path)) as db:
+        assert db.periods == ["None", "'None'", "later"]
+
+
 def test_only_new_periods_may_be_written(source):
     """Nothing is written of rows whose period is open, or is none that was declared."""
     db = opened(source)

@@ -111,6 +111,7 @@ BROKEN = [
     ({"on": "store", "file": "nowhere.csv"}, "cannot be read"),
     ({"on": "store"}, "either file or rows"),
     ({"on": "store", "rows": [{"store": "a", "x": [1]}]}, "is no number"),
+    ({"on": "store", "rows": [{"store": "a", "x": float("nan")}]}, "is no number"),
     ({"on": "store", "rows": [{"store": "a"}], "more": 1}, "lookups.t"),
 ]
 

@@ -13,10 +13,9 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from sulq.engines.base import Matrix
-from sulq.engines.select import private
+from sulq.engines.select import in_kernel, private
 from sulq.engines.writer import TooLong, Writer
 from sulq.expressions.columns import Array, in_numpy
-from sulq.expressions.functions import KERNEL_ONLY
 from sulq.kernel.batch import Batch
 from sulq.kernel.sums import gather, needed_columns
 from sulq.questions.check import CheckedQuery
@@ -106,7 +105,7 @@ class Cubes:
         bare = [replace(q, rows=None, where=None) for q in queries]
         names = self._columns(bare)
         nodes = [n for n in members.pop() if n is not None]
-        if names is None or any(p.op in KERNEL_ONLY for n in nodes for p in n.walk()):
+        if names is None or any(map(in_kernel, nodes)):
             return None
         with suppress(TooLong):
             first = queries[0]

@@ -7,7 +7,6 @@ two whole numbers, a first or last row is the one that its order and then its ke
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from functools import reduce
 from typing import Any
 
 from sulq.engines.base import Matrix
@@ -16,26 +15,45 @@ from sulq.expressions.node import column
 from sulq.questions.check import CheckedQuery
 from sulq.questions.features import Feature
 from sulq.questions.people_view import PeopleRows
+from sulq.values.per_person import MAX_FEATURES
 
 Own = Callable[[Sequence[CheckedQuery]], list[Matrix]]
 OfPeople = Callable[[PeopleRows, Sequence[CheckedQuery]], list[Matrix]]
+Scan = tuple[PeopleRows, list[int]]  # what is read of each person, for the queries at these places
 
 
 def each_of_its_rows(queries: Sequence[CheckedQuery], own: Own, people: OfPeople) -> list[Matrix]:
     """The sums of queries about the table's rows, and of those about people, each in its way.
 
-    What is asked about the same people is one scan, whatever its features are.
+    What is asked about the same people is one scan, or several where one SELECT would have more
+    columns than a database can have.
     """
     groups: dict[Any, list[int]] = {}
     for i, query in enumerate(queries):
         groups.setdefault(query.about, []).append(i)
     out: dict[int, Matrix] = {}
     for places in groups.values():
-        asked = [queries[i] for i in places]
-        about = [q.people for q in asked if q.people is not None]
-        found = people(reduce(PeopleRows.merged, about), asked) if about else own(asked)
-        out |= zip(places, found, strict=True)
+        if queries[places[0]].people is None:
+            out |= zip(places, own([queries[i] for i in places]), strict=True)
+            continue
+        for rows, chosen in _scans(queries, places):
+            out |= zip(chosen, people(rows, [queries[i] for i in chosen]), strict=True)
     return [out[i] for i in range(len(queries))]
+
+
+def _scans(queries: Sequence[CheckedQuery], places: Sequence[int]) -> list[Scan]:
+    """The queries at these places, together as long as their features are few enough."""
+    scans: list[Scan] = []
+    for i in places:
+        rows = queries[i].people
+        assert rows is not None
+        if scans:
+            both = scans[-1][0].merged(rows)
+            if len(both.features) <= MAX_FEATURES:
+                scans[-1] = (both, [*scans[-1][1], i])
+                continue
+        scans.append((rows, [i]))
+    return scans
 
 
 def kinds_of(people: PeopleRows) -> dict[str, str]:

@@ -22,6 +22,7 @@ from sulq.questions.key_sets import KeySet
 
 MAX_COLUMNS = 1600  # of one SELECT, in PostgreSQL
 MAX_SQL = 1_000_000  # characters of one statement
+MAX_UNFOLDED = 10_000  # parts of one row function, as a database may write them out
 
 Row = tuple[Any, ...]
 
@@ -201,7 +202,12 @@ def needs_kernel(query: CheckedQuery) -> bool:
         return True
     if isinstance(query.values, Dense) and query.values.kind != "people":
         return True
-    return any(part.op in KERNEL_ONLY for node in nodes_of(query) for part in node.walk())
+    return any(in_kernel(node) for node in nodes_of(query))
+
+
+def in_kernel(node: Node) -> bool:
+    """Has a row function no exact SQL, or none that a database plans in time?"""
+    return node.unfolded > MAX_UNFOLDED or any(part.op in KERNEL_ONLY for part in node.walk())
 
 
 def _name(known: dict[str, str], sql: str, letter: str) -> str:

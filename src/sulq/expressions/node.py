@@ -59,6 +59,18 @@ class Node:
             todo.extend(node.args)
         return found
 
+    @property
+    def unfolded(self) -> int:
+        """How many parts a database may make of it: some write out a divisor three times."""
+        total, todo = 0, [(self, 1)]
+        while todo:
+            node, times = todo.pop()
+            total += times
+            for i, arg in enumerate(node.args):
+                again = i == 1 and node.op in ("div", "mod") and arg.op != "literal"
+                todo.append((arg, 3 * times if again else times))
+        return total
+
     def columns(self) -> frozenset[str]:
         """The names of the columns it reads."""
         return frozenset(n.value for n in self.walk() if n.op == "column")

@@ -18,6 +18,15 @@ from sulq.ledger.postgres_seal import ServerSeal
 from sulq.ledger.seal import Seal, replace_file
 
 Prints = dict[str, str]  # by period
+NO_PERIOD = "None"  # rows that are in none that is declared
+
+
+def _named(period: Any) -> str:
+    """One name for each period: a declared one that is called None is not none at all."""
+    if period is None:
+        return NO_PERIOD
+    text = str(period)
+    return f"'{text}'" if text.strip("'") == NO_PERIOD else text
 
 
 def present(engine: Engine) -> list[Any]:
@@ -62,12 +71,12 @@ class PeriodRows:
                 "them in files or frames that DuckDB reads."
             )
         found = contents(str(engine.schema.period))
-        return {str(value): self._seal.of_contents(text) for value, text in found.items()}
+        return {_named(value): self._seal.of_contents(text) for value, text in found.items()}
 
     def begin(self, engine: Engine, before: list[Any]) -> Prints:
         """Note what the rows will be; refuse if those of older periods are not what they were."""
         after = self.prints(engine)
-        known = next((v for v in self._kept() if set(v) == {*map(str, before), "None"}), None)
+        known = next((v for v in self._kept() if set(v) == {*map(_named, before), NO_PERIOD}), None)
         if known is None:
             raise Refused(
                 "append: it is not known what the rows of each period were. Nothing was charged.\n"
@@ -75,7 +84,7 @@ class PeriodRows:
             )
         moved = sorted(period for period in known if known[period] != after.get(period))
         if moved:
-            names = ", ".join("(other)" if period == "None" else period for period in moved)
+            names = ", ".join("(other)" if period == NO_PERIOD else period for period in moved)
             raise Refused(
                 f"append: rows of older periods changed ({names}). Nothing was charged.\nOnly new "
                 "periods may appear. Restore the old rows, or run `sulq refresh`: it is logged, "

@@ -28,6 +28,7 @@ from sulq.values.column import LARGEST, Column
 from sulq.values.schema import Schema
 
 MAX_SIZE = 400  # nodes of what one aggregate is taken of
+MAX_UNFOLDED = 2_000  # of these, as a database may write them out
 MAX_NAME = 150
 LISTED = (
     "count, count_if, sum, avg, min, max, bool_or, bool_and, count(distinct category), "
@@ -161,7 +162,7 @@ class FeatureReader:
         given, plain = exactly(given, self.schema), given
         gated = given if where is None else call("case", where, given, literal(None))
         for node in (gated, order):
-            _check(node)
+            check_in_sql(node)
         said = self._said(kind, given, order, where)
         made = self._column(kind, plain, gated, order, low, high)
         if (made.bounded and kind in RANGED) or low is not None or high is not None:
@@ -267,20 +268,25 @@ class FeatureReader:
         return self._condition(e.unnest())
 
 
-def _check(node: Node | None) -> None:
-    """Every engine adds these up in SQL, so SQL must say them, in a few lines."""
+def check_in_sql(node: Node | None) -> None:
+    """Every engine looks at a person's rows in SQL, so SQL must say it, in a few lines."""
     if node is None:
         return
     if node.size > MAX_SIZE:
         raise QueryNotAllowed(
-            f"an aggregate of a person's rows is taken of at most {MAX_SIZE} parts, not "
-            f"{node.size}. Split it into several aggregates."
+            f"an aggregate of a person's rows and its conditions have at most {MAX_SIZE} parts, "
+            f"not {node.size}. Split it into several aggregates."
+        )
+    if node.unfolded > MAX_UNFOLDED:
+        raise QueryNotAllowed(
+            "an aggregate of a person's rows divides by what divides by something, over and over: "
+            "databases take long to plan that. Divide aggregates, outside."
         )
     outside = sorted({part.op for part in node.walk()} & KERNEL_ONLY)
     if outside:
         raise QueryNotAllowed(
-            f"{outside[0]} inside an aggregate of a person's rows: databases compute it "
-            "differently. Use it on the aggregate, outside."
+            f"{outside[0]} inside an aggregate of a person's rows or its conditions: databases "
+            "compute it differently. Use it on the aggregate, outside."
         )
 
 
@@ -310,7 +316,7 @@ def _named(said: str) -> str:
     if said == said.lower() and len(said) <= MAX_NAME and said.isprintable():
         return said
     short = "".join(c if c.isprintable() else "?" for c in said.lower()[:MAX_NAME])
-    return f"{short} #{hashlib.sha256(said.encode()).hexdigest()[:12]}"
+    return f"{short} #{hashlib.sha256(said.encode()).hexdigest()[:32]}"
 
 
 def _constant(e: Any) -> int | float | None:

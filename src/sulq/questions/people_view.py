@@ -20,12 +20,14 @@ from sulq.expressions.node import Node, tree_of
 from sulq.expressions.normal_form import split
 from sulq.expressions.parse import parse, predicate, syntax
 from sulq.expressions.wording import sql_of
-from sulq.questions.features import Feature, FeatureReader
+from sulq.questions.features import Feature, FeatureReader, check_in_sql
 from sulq.questions.projection import Projection
-from sulq.values.per_person import PerPerson
+from sulq.values.per_person import MAX_FEATURES, PerPerson
 from sulq.values.query import Bins, Leaf, Mean, Products, Query, Side, Sums, Terms
 from sulq.values.query import NearestCentre as Nearest
 from sulq.values.schema import Column, Schema, Unit
+
+HASHED = ("integer", "text")  # names of these kinds form samples and blocks, as keys do
 
 
 @dataclass(frozen=True)
@@ -132,11 +134,17 @@ def people_view(asked: PerPerson, schema: Schema) -> PeopleView:
     if asked.where is not None:
         found = split(call("and", predicate(asked.where, schema)), schema)
         rows, gate = found.rows, found.where
+        check_in_sql(rows)
     reader = FeatureReader(schema, gate)
     terms = [] if gate is None else [reader.presence()]
     formulas = {name: reader.formula(syntax(text, schema.names)) for name, text in asked.features}
     if asked.having is not None:
         terms.append(reader.formula(syntax(asked.having, schema.names)))
+    if len(reader.found) > MAX_FEATURES:
+        raise QueryNotAllowed(
+            f"per_person: {len(reader.found):,} different aggregates of a person's rows, at most "
+            f"{MAX_FEATURES}. Ask several questions."
+        )
     people = _people(schema, tuple(reader.found.values()), rows)
     for term in terms:
         predicate(term, people.schema)
@@ -152,9 +160,10 @@ def people_view(asked: PerPerson, schema: Schema) -> PeopleView:
 def _people(schema: Schema, features: tuple[Feature, ...], rows: Node | None) -> PeopleRows:
     unit = schema.unit
     assert unit is not None
+    kind = _name_type(schema[unit.column])
     person = replace(
-        schema[unit.column], public=True, key=True, shards=None, values=None, bins=None,
-        type=_name_type(schema[unit.column]),
+        schema[unit.column], public=True, key=kind in HASHED, shards=None, values=None, bins=None,
+        type=kind,
     )  # fmt: skip
     features = tuple(sorted(features, key=lambda f: f.column.name))
     columns = (person, *(f.column for f in features))
@@ -162,7 +171,7 @@ def _people(schema: Schema, features: tuple[Feature, ...], rows: Node | None) ->
 
 
 def _name_type(c: Column) -> str:
-    """A person's name is a text or a whole number."""
+    """What a person's name is: a text or a whole number where its values are listed."""
     if c.type == "category":
         return "text" if isinstance((c.values or (0,))[0], str) else "integer"
     return c.type

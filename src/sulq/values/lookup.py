@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import csv
 import datetime
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -103,16 +104,19 @@ def _typed(text: Any) -> Any:
         return text.lower() == "true"
     for read in (int, float, datetime.date.fromisoformat):
         try:
-            return read(text)
+            found = read(text)
         except ValueError:
             continue
+        if not isinstance(found, float) or math.isfinite(found):
+            return found
     return text
 
 
 def _scalar(name: str, value: Any) -> Any:
     if isinstance(value, datetime.datetime):
         value = value.date()
-    if value is None or isinstance(value, bool | int | float | str | datetime.date):
+    finite = not isinstance(value, float) or math.isfinite(value)
+    if value is None or (finite and isinstance(value, bool | int | float | str | datetime.date)):
         return value
     raise SchemaError(f"lookups.{name}: {str(value)[:40]!r} is no number, text, date or Boolean.")
 
