@@ -5,6 +5,7 @@ import os
 import select
 import socket
 import threading
+import time
 from pathlib import Path
 
 from attacks.children import ask_until_refused
@@ -29,7 +30,7 @@ def spend(wait, where, home, numbers):
     os.environ["SULQ_HOME"] = home
     delivered = []
     wait()
-    ledger = opened(where)
+    ledger = until_it_is_there(lambda: opened(where))
     for number in numbers:
         with contextlib.suppress(BudgetExceeded):
             delivered.append((f"q{number}", stubbornly(ledger, number)))
@@ -38,10 +39,20 @@ def spend(wait, where, home, numbers):
 
 def stubbornly(ledger, number):
     """As a client that sends the same request until it hears."""
-    for _ in range(20):
+
+    def ask():
+        charge = ledger.charge([Request(f"q{number}", 1, None, id=f"r{number}")])[0]
+        return ledger.record([(charge.number, os.urandom(4).hex())])[0]
+
+    return until_it_is_there(ask)
+
+
+def until_it_is_there(ask):
+    """What this gives, once the server that was killed has come back."""
+    until = time.monotonic() + 120
+    while time.monotonic() < until:
         try:
-            charge = ledger.charge([Request(f"q{number}", 1, None, id=f"r{number}")])[0]
-            return ledger.record([(charge.number, os.urandom(4).hex())])[0]
+            return ask()
         except BudgetExceeded:
             raise
         except (Refused, EngineFailed):
