@@ -30,6 +30,7 @@ from sulq.progress import show
 from sulq.questions.check import several_rows
 from sulq.questions.programs_used import check_switch, know_programs
 from sulq.sources.source import Source, open_source, settled
+from sulq.sources.star_source import star_source
 from sulq.values.schema import Schema
 
 if TYPE_CHECKING:
@@ -90,6 +91,7 @@ def open(
         stated = _recorded(where, stated, shared)
         promise, pricing = _promise(stated), stated["pricing"]
     declared = _declared(schema, source, found)
+    found = star_source(found, declared)
     running = open_engine(found, declared, engine, show("scanning"), programs)
     if audit is not None:
         bound = audit.bound(running)
@@ -393,6 +395,7 @@ def refresh(
             "a ledger of their own, if nobody can take one for the other."
         )
     declared = Schema.load(schema if schema is not None else book.terms["schema"])
+    found = star_source(found, declared)
     running = open_engine(found, declared, engine, show("scanning"))
     guard = guard_of(found, running, seal)
     promise, pricing = begun_with(book)

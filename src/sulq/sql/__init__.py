@@ -12,6 +12,7 @@ noisy.py         numbers with error bars, and how they move with what was releas
 operators.py     what may stand between aggregates: arithmetic, comparisons, choices
 percentiles.py   PERCENTILE_DISC: one value, chosen
 quantiles.py     MEDIAN and PERCENTILE_CONT from one noisy distribution function
+star_joins.py    FROM and JOIN of people and their events
 statement.py     a SELECT taken apart: rows, groups, outputs, order
 views.py         the private table, a subquery of rows or a WITH
 """

@@ -16,11 +16,14 @@ from sulq.expressions.node import kind_of
 from sulq.expressions.parse import parse, shorten
 from sulq.expressions.syntax import no_column
 from sulq.questions.people_view import people_view
+from sulq.questions.star_tables import is_of
 from sulq.sql.aggregates import has_aggregate, is_aggregate
 from sulq.sql.grouped_rows import read_people
 from sulq.sql.joins import Joined, read_join
+from sulq.sql.star_joins import Given, Side, own_columns, put_together
 from sulq.values.per_person import PerPerson
 from sulq.values.schema import Schema
+from sulq.values.star import StarTable
 
 # What a SELECT may consist of; for the rest, why not, and what is nearest.
 CLAUSES = {
@@ -87,6 +90,8 @@ class View:
     names: frozenset[str]  # what may stand before a dot
     joined: tuple[Joined, ...] = ()  # public lookup tables
     per_person: PerPerson | None = None  # whose rows these are: one for each person
+    sides: tuple[Side, ...] = ()  # people and events, where there are several tables
+    of: StarTable | None = None  # the one whose rows these are
 
     @classmethod
     def base(cls, schema: Schema, table: str) -> View:
@@ -99,8 +104,13 @@ class View:
         clause = select.args.get("from_")
         if clause is None:
             raise QueryNotAllowed(f"FROM is missing: the table here is {self.table!r}.")
-        view = self._from(clause.this, known)
-        for join in select.args.get("joins") or ():
+        joins = select.args.get("joins") or []
+        if self.schema.star is not None:
+            view = self._of_star(select, clause.this, joins, known)
+            joins = [join for join in joins if self._is_lookup(join, known)]
+        else:
+            view = self._from(clause.this, known)
+        for join in joins:
             view = view._with_lookup(join)
         where = select.args.get("where")
         if where is None:
@@ -143,6 +153,72 @@ class View:
         base = View.base(self.schema, self.table)
         return replace(base, known=known, names=frozenset({(source.alias or name).lower()}))
 
+    def _of_star(self, select: Any, first: Any, joins: list[Any], known: dict[str, View]) -> View:
+        """People and tables of their events, joined or alone."""
+        star = self.schema.star
+        assert star is not None
+        private = [join for join in joins if not self._is_lookup(join, known)]
+        given = [self._given(first, None, known)]
+        given += [self._given(join.this, join, known) for join in private]
+        words = {c.name.lower() for c in select.walk() if type(c).__name__ == "Column"}
+        words |= {"*"} if any(e.is_star for e in select.expressions) else set()
+        found = put_together(given, self.schema, frozenset(words))
+        schema = self.schema
+        if found.per_person is not None:
+            schema = people_view(found.per_person, self.schema).schema
+        return replace(
+            View.base(schema, self.table), known=known, sides=found.sides, where=found.where,
+            per_person=found.per_person, of=found.table,
+            names=frozenset(side.alias for side in found.sides),
+        )  # fmt: skip
+
+    def _is_lookup(self, join: Any, known: dict[str, View]) -> bool:
+        source = join.this
+        if type(source).__name__ != "Table" or source.name.lower() in known:
+            return False
+        star = self.schema.star
+        return star is None or star.table(source.name) is None
+
+    def _given(self, source: Any, join: Any, known: dict[str, View]) -> Given:
+        """One of the things that FROM and JOIN name."""
+        star, kind = self.schema.star, type(source).__name__
+        assert star is not None
+        if kind == "Subquery":
+            _nothing_else(source, "this", "alias")
+            inner = replace(View.base(self.schema, self.table), known=known)
+            view, alias = inner.projected(source.this), source.alias or "(...)"
+        elif kind == "Table" and type(source.this).__name__ == "Identifier":
+            _nothing_else(source, "this", "alias", "db")
+            alias = source.alias or source.name
+            if source.name.lower() not in known:
+                table = star.table(source.name)
+                if table is None:
+                    names = ", ".join(t.name for t in star.tables)
+                    raise QueryNotAllowed(
+                        f"there is no table {shorten(source.name)!r} here; there are {names}."
+                    )
+                columns = own_columns(table, star)
+                return Given(alias.lower(), columns, table, (is_of(table),), None, join)
+            view = known[source.name.lower()]
+        else:
+            raise QueryNotAllowed(f"FROM {shorten(written(source))}: name a table.")
+        return Given(
+            alias.lower(), view.columns or {}, view.of, view.where, view.per_person, join
+        )  # fmt: skip
+
+    def _side(self, column: Any) -> Any:
+        """What a name behind an alias, or alone, stands for; None: nothing."""
+        table, name = column.args.get("table"), column.name.lower()
+        sides = [s for s in self.sides if table is None or table.name.lower() == s.alias]
+        found = [s.columns[name] for s in sides if name in s.columns]
+        if len({f.sql() for f in found}) > 1:
+            raise QueryNotAllowed(
+                f"{column.name!r} is in several tables; write {sides[0].alias}.{column.name}."
+            )
+        if not found and table is None and self.of is not None and self.schema.star is not None:
+            found = [own_columns(self.schema.star.people, self.schema.star).get(name)]
+        return found[0] if found else None
+
     def _with_lookup(self, join: Any) -> View:
         """The same rows, beside each what a public table says of one of its columns."""
         found = read_join(join, self.schema, self.table, self.expand)
@@ -175,7 +251,7 @@ class View:
         columns: dict[str, Any] = {}
         for e in select.expressions:
             columns |= view._projected(e)
-        return replace(view, columns=columns)
+        return replace(view, columns=columns, sides=())
 
     def _of_people(self, select: Any) -> View:
         """A SELECT inside FROM or WITH that is grouped by the person: one row for each."""
@@ -201,6 +277,8 @@ class View:
                 )
             if type(e).__name__ == "Column":
                 self._check_table(e)
+            if self.sides:
+                return self._every_side(e)
             if self.columns is not None:
                 return dict(self.columns)
             from sqlglot import exp
@@ -218,10 +296,23 @@ class View:
         parse(written(expanded), self.schema)  # a row function, or refused
         return {name.lower(): expanded}
 
+    def _every_side(self, e: Any) -> dict[str, Any]:
+        """All columns of all tables, or of one."""
+        table = e.args.get("table") if type(e).__name__ == "Column" else None
+        chosen = [s for s in self.sides if table is None or table.name.lower() == s.alias]
+        found: dict[str, Any] = {}
+        for side in chosen:
+            for name, column in side.columns.items():
+                if found.setdefault(name, column).sql() != column.sql():
+                    raise QueryNotAllowed(f"*: {name!r} is in several tables; name the columns.")
+        return found
+
     def has(self, column: Any) -> bool:
         """Does a name in the statement mean a column of these rows?"""
         if self._looked_up(column) is not None:
             return True
+        if self.sides:
+            return self._side(column) is not None
         if self.columns is not None:
             return column.name.lower() in self.columns
         quoted = bool(column.this.args.get("quoted"))
@@ -236,6 +327,8 @@ class View:
             quoted = bool(column.this.args.get("quoted"))
             own = self.schema.get(column.name, quoted=quoted) if self.columns is None else None
             own = own or (self.columns or {}).get(column.name.lower())
+            if self.sides:
+                own = self._side(column)
             if own is not None or not having:
                 return None
             if len(having) > 1:
@@ -262,6 +355,12 @@ class View:
             if found is not None:
                 return found
             self._check_table(node)
+            if self.sides:
+                side = self._side(node)
+                if side is None:
+                    words = [name for s in self.sides for name in s.columns]
+                    raise no_column(node.name, self.schema, words)
+                return side.copy()
             if self.columns is None:
                 bare = node.copy()
                 bare.set("table", None)
