@@ -358,7 +358,9 @@ class Planner:
         found = _small(*terms) if is_small(query) else check(*terms)
         check_programs(found, self.program_fuel)
         if isinstance(found.measurement, Discovery):
-            if self.of_people or isinstance(self._view, Projection):  # whose rows are not those that values are counted of
+            if self.of_people or isinstance(
+                self._view, Projection
+            ):  # whose rows are not those that values are counted of
                 raise QueryNotAllowed("discover: ask the table itself, not a view of it.")
             return ready(found, self._promise, self._pricing, self.rows)
         return found

@@ -49,7 +49,7 @@ from sulq.kernel.sums import batch_rows, batches_of, gather, needed_columns
 from sulq.questions.check import CheckedQuery
 from sulq.questions.people_view import PeopleRows
 from sulq.sources.frames import readable
-from sulq.sources.source import FILES, TEXTS, Source, bind
+from sulq.sources.source import FILES, Source, bind
 from sulq.sources.text_files import text_rows
 from sulq.sources.text_values import stored_as, typed
 from sulq.values.schema import Column, Schema

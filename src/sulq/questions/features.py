@@ -433,15 +433,16 @@ def _same(r: FeatureReader, e: Any) -> Built:
     node, star = r.node(_one(e)), r.schema.star
     if star is None or any(star.home(n) is not star.people for n in node.columns()):
         raise QueryNotAllowed(
-            f"{shorten(written(e))}: which of a person's rows it is of is not said. Use max, min or "
-            "first(... order by ...); columns of a table of people need none of them."
+            f"{shorten(written(e))}: which of a person's rows it is of is not said. Use max, min "
+            "or first(... order by ...); columns of a table of people need none of them."
         )
     return "same", node, None, None
 
 
 _BUILDERS: dict[str, Builder] = {
-    "AnyValue": _same, "Count": _count, "CountIf": _count_if, "Sum": _sum, "Avg": _avg, "mean": _avg,
-    "Min": _end("min"), "Max": _end("max"), "LogicalOr": _bool("any"), "Any": _bool("any"),
-    "LogicalAnd": _bool("every"), "every": _bool("every"), "First": _first("first"),
-    "Last": _first("last"), "ArgMin": _first("first"), "ArgMax": _first("last"),
+    "AnyValue": _same, "Count": _count, "CountIf": _count_if, "Sum": _sum, "Avg": _avg,
+    "mean": _avg, "Min": _end("min"), "Max": _end("max"), "LogicalOr": _bool("any"),
+    "Any": _bool("any"), "LogicalAnd": _bool("every"), "every": _bool("every"),
+    "First": _first("first"), "Last": _first("last"), "ArgMin": _first("first"),
+    "ArgMax": _first("last"),
 }  # fmt: skip

@@ -179,7 +179,7 @@ def in_tables(schema: Schema, rows: Node | None) -> Schema:
 
 
 def tables_in(star: Star, rows: Node | None) -> tuple[str, ...]:
-    """The tables that a public predicate leaves, by those of its terms that are about nothing else."""
+    """The tables that a public predicate leaves, by those of its terms that name tables only."""
     names = tuple(t.name for t in star.tables)
     terms = () if rows is None else rows.args if rows.op == "and" else (rows,)
     usable = [t for t in terms if t.columns() == {TABLE}]

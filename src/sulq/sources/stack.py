@@ -1,8 +1,8 @@
 """Several tables as one: the SELECT that stacks people and their events.
 
-An event stands beside its person's row. Events of nobody who is in the table of people are left out:
-who is there is public, and it is those people. Two rows of people with one name would double events;
-they make keys repeat, which is refused when the stack is opened.
+An event stands beside its person's row. Events of nobody who is in the table of people are left
+out: who is there is public, and it is those people. Two rows of people with one name would double
+events; they make keys repeat, which is refused when the stack is opened.
 """
 
 from __future__ import annotations

@@ -67,7 +67,7 @@ def own_columns(table: StarTable, star: Star) -> dict[str, Any]:
 
 
 def put_together(given: Sequence[Given], schema: Schema, named: frozenset[str]) -> StarRows:
-    """The rows of all that FROM and JOIN name; `named` are the columns that the SELECT speaks of."""
+    """The rows of all that FROM and JOIN name; `named` are the columns that a SELECT speaks of."""
     star = schema.star
     assert star is not None
     for i, each in enumerate(given):
@@ -130,8 +130,8 @@ def _of_rows(given: Sequence[Given], star: Star) -> StarRows:
     if len(events) > 1 or len(given) > 2 or (len(given) == 2 and not events):
         names = " and ".join(dict.fromkeys(t.name for t in tables if t is not None))
         raise QueryNotAllowed(
-            f"{given[-1].said}: rows of {names} would stand side by side, each as often as a person "
-            "has rows of the other. Group each by the person first, and join these: JOIN (SELECT "
+            f"{given[-1].said}: rows of {names} would stand side by side, each as often as a "
+            "person has rows of the other. Group each by the person, and join these: JOIN (SELECT "
             f"{star.person.name}, count(*) AS n FROM {given[-1].alias} GROUP BY "
             f"{star.person.name}) AS t."
         )
@@ -206,7 +206,7 @@ def _alone(given: Sequence[Given]) -> Given | None:
 
 
 def _features(each: Given, schema: Schema, alone: bool) -> tuple[dict[str, str], str]:
-    """Each column as an expression of aggregates of all rows of a person; and: is the person in it?"""
+    """Each column as an expression of aggregates of a person's rows; and: is the person in it?"""
     star = schema.star
     assert star is not None
     asked = each.per_person

@@ -122,9 +122,9 @@ class Schema:
     ) -> Schema:
         star = read_star(mapping, text, where)
         if star is not None:
-            said = read_file_format(mapping.get("file"), where)
-            tables = read_lookups(mapping.get("lookups"), where, folder)
-            return cls(star.columns(), where, star.unit(), said, tables, star=star)
+            public = read_lookups(mapping.get("lookups"), where, folder)
+            form = read_file_format(mapping.get("file"), where)
+            return cls(star.columns(), where, star.unit(), form, public, star=star)
         columns = mapping.get("columns", mapping if not text else None)
         if not isinstance(columns, Mapping) or not columns:
             raise SchemaError(

@@ -125,6 +125,7 @@ class Star:
 
     def with_types(self, types: Mapping[str, str]) -> Star:
         """The same with the types of keys, by the names of the stack."""
+
         def typed(t: StarTable) -> StarTable:
             known = tuple(
                 replace(c, type=types.get(self.stacked(t, c.name), "integer"))
