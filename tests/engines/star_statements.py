@@ -225,8 +225,46 @@ def about_people(pick):
     return tuple(made), "g" if group else None
 
 
+def about_some_people(pick):
+    """People who are, or are not, among those of a sub-select."""
+    table = pick.choice(list(MOST))
+    person, test = f"v.{PERSON[table]}", pick.choice(TESTS[table])
+    where = pick.choice(["", f" and {test}"])
+    negated = pick.choice(["", "not "])
+    more = pick.choice([f" where {test}", "", f" group by {person} having count(*) > 1"])
+    term = pick.choice([
+        f"{negated}exists (select * from {{0}} v where {person} = p.person{where})",
+        f"p.person {negated}in (select {person} from {{0}} v{more})",
+    ])  # fmt: skip
+    other = pick.choice(["", f" and {pick.choice(PEOPLE_TESTS)}"])
+    group = pick.choice([None, "p.sex"])
+    chosen = f"{f'{group} as g, ' if group else ''}count(*) as n, sum(p.age) as s"
+    end = f" group by {group}" if group else ""
+    text = f"select {chosen} from people p where {term}{other}{end}"
+    return (text.format(table), text.format(f"{table}_in")), "g" if group else None
+
+
+def about_all_people(pick):
+    """Everybody, also who has no events: LEFT JOIN, grouped by the person."""
+    test = pick.choice(["", f" where {pick.choice(PEOPLE_TESTS)}"])
+    kept = pick.choice(["", " filter (where v.sev > 1)"])
+    texts = [
+        f"select count(*) as n, sum(k) as s, sum(m) as m, sum(a) as a from (select p.person, "
+        f"{count} as k, max(v.sev){kept} as m, p.age as a from people p left join {table} v on "
+        f"p.person = v.patient{test} group by p.person, p.age)"
+        for table, count in (
+            ("visits", f"count(v.visit){kept}"), ("visits_in", f"least(count(v.visit){kept}, 3)"),
+        )
+    ]  # fmt: skip
+    return tuple(texts), None
+
+
+FORMS = [about_events, about_people, about_people, about_one_table, about_some_people,
+         about_all_people]  # fmt: skip
+
+
 def statement(pick):
-    return pick.choice([about_events, about_people, about_people, about_one_table])(pick)
+    return pick.choice(FORMS)(pick)
 
 
 def statements(seed, count):

@@ -40,7 +40,7 @@ def star_database(engine, tables, schema=star.SCHEMA, **settings):
     source, said = source_on(engine, tables, schema)
     how = None if engine == "postgres" else engine
     settings = {"epsilon": 1.0, "queries": 10**9, "ledger": ":memory:"} | settings
-    with pytest.warns(UserWarning):  # of the ledger in memory
+    with pytest.warns(UserWarning, match="the ledger is in memory"):
         db = sulq.open(source, said, engine=how, name="star", **settings)
     db._pipeline.noise = SilentNoise()
     return db

@@ -114,7 +114,8 @@ def stacked_files(
     source: Source, schema: Schema | None, read: Callable[[Source, Schema], Any]
 ) -> Any:
     """The files of several tables, each read whole, as one Arrow table."""
-    assert schema is not None and schema.star is not None
+    assert schema is not None
+    assert schema.star is not None
     frames = {}
     for table in schema.star.tables:
         person = replace(schema.star.person, name=table.person)

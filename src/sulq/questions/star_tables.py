@@ -202,13 +202,13 @@ def one_table(
     known = [t for t in terms if t is not None]
     public = split(call("and", *known), schema).rows if known else None
     said = tables_in(star, public)
-    if len(said) < len(star.tables) or kind == "same":
+    if len(said) == 1 or kind == "same":
         return star.unit(said).max_rows, []
     names = {name for node in used for name in node.columns()}
     table = table_of(names, star)
     if table is None and not any(star.home(name) for name in names):
-        if TABLE in names:
-            return star.unit().max_rows, []
+        if TABLE in names or kind == "any":  # has the person a row at all?
+            return star.unit(said).max_rows, []
         raise QueryNotAllowed(
             "an aggregate of a person's rows, of which table? Count a column that one of them has, "
             "such as its key, or say so: count(*) filter (where sulq_table = 'visits')."

@@ -14,13 +14,13 @@ from typing import Any
 from sulq.errors import QueryNotAllowed
 from sulq.expressions.dialect import written
 from sulq.expressions.parse import shorten, syntax
-from sulq.expressions.quoting import quote
+from sulq.expressions.quoting import quote, text
 from sulq.questions.features import is_feature
 from sulq.questions.star_tables import is_of
 from sulq.sql.joins import NEVER, join_kind
 from sulq.values.per_person import PerPerson
 from sulq.values.schema import Schema
-from sulq.values.star import Star, StarTable
+from sulq.values.star import TABLE, Star, StarTable
 
 
 @dataclass(frozen=True)
@@ -33,6 +33,7 @@ class Given:
     where: tuple[str, ...]  # the conditions that they satisfy
     per_person: PerPerson | None = None
     join: Any = None  # how it is joined; None: it stands behind FROM
+    negated: bool = False  # of IN and EXISTS: the people who are not in it
 
     @property
     def said(self) -> str:
@@ -56,6 +57,7 @@ class StarRows:
     where: tuple[str, ...]
     table: StarTable | None = None
     per_person: PerPerson | None = None
+    left: bool = False  # people with and without events, to be grouped by the person
 
 
 def own_columns(table: StarTable, star: Star) -> dict[str, Any]:
@@ -66,8 +68,15 @@ def own_columns(table: StarTable, star: Star) -> dict[str, Any]:
     return {n.lower(): exp.column(star.stacked(table, n), quoted=True) for n in names}
 
 
-def put_together(given: Sequence[Given], schema: Schema, named: frozenset[str]) -> StarRows:
-    """The rows of all that FROM and JOIN name; `named` are the columns that a SELECT speaks of."""
+def put_together(
+    given: Sequence[Given], schema: Schema, named: frozenset[str], among: Sequence[Given],
+    grouped: bool,
+) -> StarRows:  # fmt: skip
+    """The rows of all that FROM and JOIN name; `named` are the columns that a SELECT speaks of.
+
+    `among` are the people of IN and EXISTS. Where rows are `grouped` by the person, people may be
+    there who have none.
+    """
     star = schema.star
     assert star is not None
     for i, each in enumerate(given):
@@ -75,13 +84,18 @@ def put_together(given: Sequence[Given], schema: Schema, named: frozenset[str]) 
             raise QueryNotAllowed(f"two tables are called {each.alias!r}; name one with AS.")
         if each.join is not None:
             _check_join(each, given[:i], star)
-    if len(given) == 1:
+    if among and any(g.per_person is None and g.table is not star.people for g in given):
+        raise QueryNotAllowed(
+            f"IN or EXISTS of people, where rows are of {given[0].alias!r}, of which a person has "
+            f"several. Group them by {star.person.name!r} inside FROM, or ask about people."
+        )
+    if len(given) == 1 and not among:
         (only,) = given
         side = Side(only.alias, only.columns)
         return StarRows((side,), only.where, only.table, only.per_person)
-    if any(each.per_person is not None for each in given):
-        return _of_people(given, schema, named)
-    return _of_rows(given, star)
+    if among or any(each.per_person is not None for each in given):
+        return _of_people(given, schema, named, among)
+    return _of_rows(given, star, grouped)
 
 
 def _check_join(each: Given, before: Sequence[Given], star: Star) -> None:
@@ -112,19 +126,28 @@ def _on_person(each: Given, before: Sequence[Given], star: Star) -> bool:
     if type(on).__name__ != "EQ":
         return False
     ends = [on.this.unnest(), on.expression.unnest()]
-    if any(type(e).__name__ != "Column" or e.args.get("table") is None for e in ends):
+    if any(type(e).__name__ != "Column" for e in ends):
         return False
-    names = [e.args["table"].name.lower() for e in ends]
     columns = {g.alias: g.columns for g in (*before, each)}
+    names = [_alias_of(e, columns) for e in ends]
     if each.alias not in names or names[0] == names[1] or not set(names) <= columns.keys():
         return False
     return all(person(columns[a], e.name) for a, e in zip(names, ends, strict=True))
 
 
+def _alias_of(column: Any, columns: Mapping[str, Mapping[str, Any]]) -> str:
+    """The table that a column is of; empty if that is not clear."""
+    table = column.args.get("table")
+    if table is not None:
+        return str(table.name).lower()
+    having = [alias for alias, own in columns.items() if column.name.lower() in own]
+    return having[0] if len(having) == 1 else ""
+
+
 # --- rows of one table ----------------------------------------------------------------------
 
 
-def _of_rows(given: Sequence[Given], star: Star) -> StarRows:
+def _of_rows(given: Sequence[Given], star: Star, grouped: bool) -> StarRows:
     tables = [g.table for g in given]
     events = [t for t in tables if t is not None and t is not star.people]
     if len(events) > 1 or len(given) > 2 or (len(given) == 2 and not events):
@@ -139,6 +162,11 @@ def _of_rows(given: Sequence[Given], star: Star) -> StarRows:
     for each in given[1:]:
         if join_kind(each.join) != "LEFT":
             continue
+        if each.table is not star.people and grouped and len(each.where) == 1:
+            both = f"{quote(TABLE)} IN ({text(star.people.name)}, {text(table.name)})"
+            sides = tuple(Side(g.alias, g.columns) for g in given)
+            people = [w for w in given[0].where if w not in _tables(star)]
+            return StarRows(sides, (both, *people), left=True)
         if each.table is not star.people:
             raise QueryNotAllowed(
                 f"{each.said}: people without {table.name} would be rows of their own. Use JOIN, "
@@ -152,8 +180,8 @@ def _of_rows(given: Sequence[Given], star: Star) -> StarRows:
             )
     own = is_of(table)
     where = dict.fromkeys([own, *(w for g in given for w in g.where if w not in _tables(star))])
-    sides = [Side(g.alias, g.columns) for g in given]
-    return StarRows(tuple(sides), tuple(where), table)
+    every = tuple(Side(g.alias, g.columns) for g in given)
+    return StarRows(every, tuple(where), table)
 
 
 def _tables(star: Star) -> set[str]:
@@ -163,13 +191,15 @@ def _tables(star: Star) -> set[str]:
 # --- one row for each person ----------------------------------------------------------------
 
 
-def _of_people(given: Sequence[Given], schema: Schema, named: frozenset[str]) -> StarRows:
+def _of_people(
+    given: Sequence[Given], schema: Schema, named: frozenset[str], among: Sequence[Given]
+) -> StarRows:
     from sqlglot import exp
 
     star = schema.star
     assert star is not None
     features: dict[str, str] = {}
-    having: list[str] = []
+    having = [_is_among(each, schema) for each in among]
     sides = []
     alone = _alone(given)  # then the rows of all people are its own, and who is there is public
     for each in given:
@@ -196,6 +226,16 @@ def _of_people(given: Sequence[Given], schema: Schema, named: frozenset[str]) ->
     said = " AND ".join(f"({h})" for h in having) or None
     where = alone.per_person.where if alone is not None and alone.per_person else None
     return StarRows(tuple(sides), (), None, PerPerson(tuple(features.items()), where, said))
+
+
+def _is_among(each: Given, schema: Schema) -> str:
+    """A condition on a person: are they one of the people of IN or EXISTS, or are they not?"""
+    if each.per_person is None:
+        both = " AND ".join(f"({w})" for w in each.where)
+        found = f"COALESCE(bool_or({both}), FALSE)"
+    else:
+        found = f"COALESCE({_features(each, schema, False)[1] or 'TRUE'}, FALSE)"
+    return f"NOT {found}" if each.negated else found
 
 
 def _alone(given: Sequence[Given]) -> Given | None:
