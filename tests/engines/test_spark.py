@@ -270,7 +270,7 @@ def test_people_joined_to_their_events(session):
     frames = {name: spark.frame(session, t, None).coalesce(1) for name, t in tables.items()}
     declared = Schema.load(star_statements.SCHEMA)
     engine = open_engine(star_source(open_source(frames), declared), declared)
-    texts = [ours for (ours, _), _ in star_statements.statements(8, times(12, 300))]
+    texts = [ours for (ours, _), _ in star_statements.statements(8, times(5, 300))]
     asked = test_star.checked_all(texts, wanted.schema)
     for query, found, right in zip(asked, engine.sums(asked), wanted.sums(asked), strict=True):
         assert found == right, query.text
@@ -284,7 +284,7 @@ def test_discover(session):
     words = ["often"] * 400 + ["seldom"] * 9 + ["once"] + [None] * 50 + ["x" * 1200] * 300
     rows = pa.table({"word": words, "n": list(range(len(words)))})
     schema = {"word": {"type": "text"}, "n": {"type": "integer", "low": 0, "high": 999}}
-    terms = {"epsilon": 1.0, "queries": 4, "discoveries": 4, "ledger": ":memory:", "delta": 1e-3}
+    terms = {"epsilon": 8.0, "queries": 8, "discoveries": 4, "ledger": ":memory:", "delta": 1e-3}
     found = []
     for source in (rows, spark.frame(session, rows, Schema.load(schema))):
         db = opened(source, schema, name="words", **terms)

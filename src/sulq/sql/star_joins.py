@@ -151,13 +151,7 @@ def _of_rows(given: Sequence[Given], star: Star, grouped: bool) -> StarRows:
     tables = [g.table for g in given]
     events = [t for t in tables if t is not None and t is not star.people]
     if len(events) > 1 or len(given) > 2 or (len(given) == 2 and not events):
-        names = " and ".join(dict.fromkeys(t.name for t in tables if t is not None))
-        raise QueryNotAllowed(
-            f"{given[-1].said}: rows of {names} would stand side by side, each as often as a "
-            "person has rows of the other. Group each by the person, and join these: JOIN (SELECT "
-            f"{star.person.name}, count(*) AS n FROM {given[-1].alias} GROUP BY "
-            f"{star.person.name}) AS t."
-        )
+        raise _side_by_side(given, star)
     table = events[0] if events else star.people
     for each in given[1:]:
         if join_kind(each.join) != "LEFT":
@@ -182,6 +176,18 @@ def _of_rows(given: Sequence[Given], star: Star, grouped: bool) -> StarRows:
     where = dict.fromkeys([own, *(w for g in given for w in g.where if w not in _tables(star))])
     every = tuple(Side(g.alias, g.columns) for g in given)
     return StarRows(every, tuple(where), table)
+
+
+def _side_by_side(given: Sequence[Given], star: Star) -> QueryNotAllowed:
+    """Why rows of two tables, or of one twice, are not joined, and what is near."""
+    names = list(dict.fromkeys(g.table.name for g in given if g.table is not None))
+    what = f"{names[0]}, joined to itself," if len(names) == 1 else f"{' and '.join(names)}"
+    person = star.person.name
+    return QueryNotAllowed(
+        f"{given[-1].said}: rows of {what} would stand side by side, each as often as a person has "
+        f"others. Group each by the person, and join these: JOIN (SELECT {person}, count(*) AS n "
+        f"FROM {names[-1]} GROUP BY {person}) AS t."
+    )
 
 
 def _tables(star: Star) -> set[str]:
