@@ -19,6 +19,7 @@ from typing import Any
 
 from sulq.errors import QueryNotAllowed
 from sulq.expressions import python_calls as calls
+from sulq.expressions import python_texts as texts
 from sulq.expressions.dialect import tokens_of
 from sulq.expressions.parse import MAX_TEXT, check_size
 from sulq.expressions.python_expressions import Unset
@@ -29,7 +30,7 @@ from sulq.values.schema import LARGEST
 MAX_SOURCE = 50_000  # characters of Python
 MAX_SQL = 100_000  # of a statement, its functions written out
 MAX_CALLS = 1_000  # in one statement
-MODULES = {"math": math, "datetime": datetime}
+MODULES = {"math": math, "datetime": datetime, "re": re}
 BUILTINS: dict[str, Any] = {
     name: f
     for name, f in vars(builtins).items()
@@ -221,7 +222,7 @@ class _Listed:
     def __contains__(self, value: object) -> bool:
         try:
             known = value in calls.FUNCTIONS or value in calls.SEVERAL
-            return callable(value) and (known or value is datetime.date)
+            return callable(value) and (known or value in texts.MADE or value in texts.PATTERNS)
         except TypeError:
             return False
 
@@ -239,7 +240,7 @@ def _imported(s: ast.Import | ast.ImportFrom, reader: Reader) -> dict[str, Any]:
         found = {a.asname or a.name: getattr(MODULES[s.module], a.name, None) for a in s.names}
         if all(f in _LISTED or isinstance(f, float) for f in found.values()):
             return found
-    raise reader.refuse(s, "of other modules, math, datetime.date and sulq.row are read.")
+    raise reader.refuse(s, "of other modules, math, re, datetime and sulq.row are read.")
 
 
 def _given(value: Any) -> Any:
