@@ -85,6 +85,22 @@ class Task:
             raise sulq.BudgetExceeded(price.micro, remaining, self.db.name)
 
 
+def with_functions(
+    db: sulq.Queryable, columns: Sequence[str] | None, label: str | None
+) -> tuple[sulq.Queryable, Sequence[str] | None, str | None]:
+    """The database with the functions of a row that stand among these as columns of it."""
+    given = [f for f in (*(columns or ()), label) if isinstance(f, sulq.RowFunction)]
+    if not given:
+        return db, columns, label
+    names = None if columns is None else [_name(c) for c in columns]
+    functions = {id(f): f for f in given}.values()
+    return db.define(*functions), names, None if label is None else _name(label)
+
+
+def _name(column: str) -> str:
+    return column.name if isinstance(column, sulq.RowFunction) else column
+
+
 def declared(schema: Any, name: str) -> Any:
     """A column, or a refusal."""
     column = schema.get(name)

@@ -57,6 +57,14 @@ Programs = Field(
 )
 
 
+Define = Field(
+    None,
+    max_length=MAX_SOURCE,
+    description="Row functions that it calls, as Python text. It is read, never run.",
+    examples=["def old(age):\n    return age > 65"],
+)
+
+
 class Ask(Body):
     """One query, or a list of them as one batch."""
 
@@ -66,15 +74,8 @@ class Ask(Body):
     )
     share: bool = Field(True, description="Measure counts together where cheaper.")
     together: bool = Field(False, description="The list is one question of the ledger.")
+    define: str | None = Define
     programs: list[str] | None = Programs
-
-
-Define = Field(
-    None,
-    max_length=MAX_SOURCE,
-    description="Row functions that the SELECT calls, as Python text. It is read, never run.",
-    examples=["def old(age):\n    return age > 65"],
-)
 
 
 class Sql(Body):
@@ -91,7 +92,6 @@ class ToPrice(Ask):
     """What to price: a query, a list of them, or a SELECT."""
 
     sql: str | None = Field(None, max_length=100_000)
-    define: str | None = Define
 
 
 class Sizes(Body):
