@@ -30,6 +30,7 @@ from sulq.expressions.python_terms import (
     negation,
 )
 from sulq.expressions.python_texts import Match, Unlisted
+from sulq.values.schema import LARGEST
 
 MAX_POWER = 8  # a constant exponent up to this is written as a product, exact for whole numbers
 
@@ -227,3 +228,29 @@ def looked_up(key: Term, known: dict[Any, Any], default: Term) -> Term:
 def is_constant(value: Any) -> bool:
     """Is it a value that SQL can write?"""
     return value is None or isinstance(value, bool | int | float | str | datetime.date)
+
+
+# ---- constants ----------------------------------------------------------------------------
+
+
+def number(value: Any) -> Any:
+    """A constant that can be calculated with."""
+    if not isinstance(value, bool | int | float):
+        raise TypeError(f"{value!r} is not a number")
+    return value
+
+
+def constant_power(a: Any, b: Any) -> Any:
+    """a ** b of constants, neither of them large."""
+    if abs(b) > 64 or abs(a) > LARGEST:
+        raise ValueError("the power is too large")
+    return a**b
+
+
+def small(value: Any) -> Any:
+    """A result of constants, if it is one that rows can have."""
+    if isinstance(value, int) and abs(value) > LARGEST:
+        raise ValueError("whole numbers go up to 2**53 here")
+    if isinstance(value, complex):
+        raise ValueError("this is no real number")
+    return value

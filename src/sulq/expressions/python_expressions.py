@@ -32,7 +32,6 @@ from sulq.expressions.python_terms import (
     negation,
     negative,
 )
-from sulq.values.schema import LARGEST
 
 MAX_STEPS = 1_000  # times that the bodies of loops are written out, all together
 MAX_WORK = 100_000  # terms that are looked at, long ones counted more often
@@ -114,7 +113,7 @@ class Expressions:
         if isinstance(a, Term) or isinstance(b, Term):
             right = b if terms is calls.power else self.single(at, b)
             return self.guarded(at, lambda: terms(self.single(at, a), right))
-        return self.guarded(at, lambda: _small(plain(_number(a), _number(b))))
+        return self.guarded(at, lambda: calls.small(plain(calls.number(a), calls.number(b))))
 
     def single(self, at: ast.AST, value: Any) -> Term:
         """A value of one row as a term; a tuple is none."""
@@ -130,7 +129,7 @@ class Expressions:
             raise self.refuse(e, "write `not` before a condition.")
         if not isinstance(a, Term):
             return self.guarded(
-                e, lambda: _number(a) if isinstance(e.op, ast.UAdd) else -_number(a)
+                e, lambda: calls.number(a) if isinstance(e.op, ast.UAdd) else -calls.number(a)
             )
         return a if isinstance(e.op, ast.UAdd) else negative(a)
 
@@ -185,9 +184,10 @@ class Expressions:
             raise self.refuse(e, "`in` wants constants, such as (1, 2, 3), or a text.")
         if not isinstance(a, Term):
             return self.guarded(e, lambda: a in b)
-        if isinstance(b, str) or not all(calls.is_constant(i) for i in b):
+        among = self.written_out(e, tuple(b) if isinstance(b, dict | str) else b)
+        if isinstance(b, str) or not all(calls.is_constant(i) for i in among):
             raise self.refuse(e, "`in` wants constants, such as (1, 2, 3).")
-        return self.guarded(e, lambda: calls.one_of(a, tuple(b)))
+        return self.guarded(e, lambda: calls.one_of(a, among))
 
     def _conditional(self, e: ast.IfExp, names: Names) -> Any:
         test = self.value(e.test, names)
@@ -281,7 +281,7 @@ class Expressions:
         if found in texts.PATTERNS:
             return self.guarded(e, lambda: texts.PATTERNS[found](*args))
         if found in calls.SEVERAL and len(args) == 1 and isinstance(args[0], tuple | range):
-            args = list(args[0])
+            args = list(self.written_out(e, args[0]))
         elif found in calls.SEVERAL and (len(args) < 2 or found not in (min, max)):
             raise self.refuse(e, "wants a tuple of values, or for min and max several of them.")
         make = calls.SEVERAL.get(found) or calls.FUNCTIONS.get(found)
@@ -291,7 +291,7 @@ class Expressions:
         if not any(isinstance(a, Term) for a in args):
             whole = found in calls.SEVERAL and found not in (min, max)
             given = [tuple(args)] if whole else args
-            return self.guarded(e, lambda: _small(found(*given)))
+            return self.guarded(e, lambda: calls.small(found(*given)))
         terms = [self.single(e, a) for a in args]
         self.guarded(e, lambda: fits(terms))
         return self.guarded(e, lambda: make(*terms))
@@ -336,10 +336,18 @@ class Expressions:
         if not isinstance(found, range | tuple):
             raise self.refuse(e, "a loop runs over range(...) of constants or over a tuple.")
         for item in found:
-            self.steps += 1
-            if self.steps > MAX_STEPS:
-                raise self.refuse(e, f"the loops have more than {MAX_STEPS:,} steps in all.")
+            self._step(e, 1)
             yield item
+
+    def written_out(self, e: ast.AST, found: range | tuple[Any, ...]) -> tuple[Any, ...]:
+        """All of a range or a tuple, which are steps like those of a loop."""
+        self._step(e, len(found) if isinstance(found, range) else 0)
+        return tuple(found)
+
+    def _step(self, e: ast.AST, count: int) -> None:
+        self.steps += count
+        if self.steps > MAX_STEPS:
+            raise self.refuse(e, f"the loops and ranges have more than {MAX_STEPS:,} steps in all.")
 
     def assigned(self, target: ast.expr, value: Any, names: Names) -> Names:
         """The names with what a target now is."""
@@ -365,7 +373,7 @@ OPERATORS: dict[type, tuple[Callable[[Any, Any], Any], Callable[[Any, Any], Term
     ast.Div: (operator.truediv, lambda a, b: both(a, "/", b, PRODUCT)),
     ast.FloorDiv: (operator.floordiv, calls.floor_divided),
     ast.Mod: (operator.mod, calls.modulo),
-    ast.Pow: (lambda a, b: _power(a, b), calls.power),
+    ast.Pow: (lambda a, b: calls.constant_power(a, b), calls.power),
 }
 COMPARISONS: dict[type, tuple[Callable[[Any, Any], Any], str]] = {
     ast.Eq: (operator.eq, "="),
@@ -407,26 +415,6 @@ def is_term(value: Any) -> bool:
 def as_term(value: Any) -> Term:
     """One value of a row as a term."""
     return value if isinstance(value, Term) else constant(value)
-
-
-def _number(value: Any) -> Any:
-    if not isinstance(value, bool | int | float):
-        raise TypeError(f"{value!r} is not a number")
-    return value
-
-
-def _power(a: Any, b: Any) -> Any:
-    if abs(b) > 64 or abs(a) > LARGEST:
-        raise ValueError("the power is too large")
-    return a**b
-
-
-def _small(value: Any) -> Any:
-    if isinstance(value, int) and abs(value) > LARGEST:
-        raise ValueError("whole numbers go up to 2**53 here")
-    if isinstance(value, complex):
-        raise ValueError("this is no real number")
-    return value
 
 
 def _expression_hint(e: ast.expr) -> str:

@@ -152,7 +152,10 @@ def of_constants(make: Callable[..., Any], args: list[Any]) -> Any:
     """range(...), a date or a moment, of constant whole numbers."""
     if not all(isinstance(a, int) for a in args):
         raise TypeError(f"{make.__name__}(...) wants constant whole numbers here")
-    return make(*args)
+    found = make(*args)
+    if isinstance(found, range):
+        len(found)  # an OverflowError, if it is longer than can be said
+    return found
 
 
 MADE = (range, datetime.date, datetime.datetime)
