@@ -53,7 +53,7 @@ class Task:
     def labelled(self) -> str | None:
         """The predicate of rows whose label is one of the classes; None: every row's is."""
         column = self.db.schema.get(self.label) if self.label is not None else None
-        if column is None or (column.type == "boolean" and not column.nullable):
+        if column is None or (column.type != "category" and not column.nullable):
             return None
         return f"{quote(column.name)} IS NOT NULL"
 
