@@ -162,12 +162,7 @@ def row_functions(source: str, where: str = "the definitions") -> dict[str, RowF
 
 def expand(sql: str, *functions: RowFunction) -> str:
     """A statement or an expression in which the calls of row functions are written out."""
-    known = {f.name.lower(): f for f in functions}
-    if not known:
-        return sql
-    check_size(sql, MAX_SQL)
-    alone = known.get(sql.strip().lower())
-    return _Expansion(known).text(sql) if alone is None else str(alone)
+    return Expansion(functions).written(sql)
 
 
 # ---- reading ------------------------------------------------------------------------------
@@ -254,14 +249,24 @@ def _given(value: Any) -> Any:
 # ---- calls in SQL -------------------------------------------------------------------------
 
 
-class _Expansion:
-    """Writes out the calls of known functions in a text."""
+class Expansion:
+    """Writes out the calls of known functions in texts, so many calls in all of them."""
 
-    def __init__(self, known: Mapping[str, RowFunction]) -> None:
-        self.known = known
+    def __init__(self, functions: Sequence[RowFunction]) -> None:
+        self.known = {f.name.lower(): f for f in functions}
         self.calls = 0
 
+    def written(self, sql: str) -> str:
+        """A statement or an expression; the name of a function by itself is its expression."""
+        lower = sql.lower()
+        if not any(name in lower for name in self.known):
+            return sql
+        check_size(sql, MAX_SQL)
+        alone = self.known.get(lower.strip())
+        return self.text(sql) if alone is None else str(alone)
+
     def text(self, sql: str) -> str:
+        """A text with its calls written out, those within their arguments too."""
         from sqlglot.errors import SqlglotError
 
         try:
@@ -286,6 +291,7 @@ class _Expansion:
         return found
 
     def call(self, name: str, args: list[str]) -> str:
+        """What stands for one call."""
         self.calls += 1
         if self.calls > MAX_CALLS:
             raise QueryNotAllowed(f"at most {MAX_CALLS:,} calls of row functions at once.")

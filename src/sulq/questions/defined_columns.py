@@ -9,13 +9,13 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from sulq.errors import QueryNotAllowed
 from sulq.expressions.node import Node
 from sulq.expressions.parse import parse
-from sulq.expressions.row_function import RowFunction, expand
+from sulq.expressions.row_function import Expansion, RowFunction
 from sulq.questions.projection import Projection
 from sulq.values.query import Query
 from sulq.values.schema import Column, Schema
@@ -29,10 +29,20 @@ class Defined(Projection):
 
     functions: tuple[RowFunction, ...] = ()
 
+    def written_out(self, query: Query) -> Query:
+        """The same question in terms of the stored columns."""
+        calls = Expansion(self.functions)
+        return _Writing(self.formulas, self.schema, self.hidden, calls).written_out(query)
+
+
+@dataclass(frozen=True)
+class _Writing(Projection):
+    """Queries being written out, with at most so many calls in all of them."""
+
+    calls: Expansion = field(default_factory=lambda: Expansion(()))
+
     def _text(self, text: str) -> str:
-        if self.schema.get(text) is None:
-            text = expand(text, *self.functions)
-        return super()._text(text)
+        return super()._text(self.calls.written(text) if self.schema.get(text) is None else text)
 
 
 @dataclass(frozen=True)
@@ -78,9 +88,10 @@ def defined(given: Sequence[Any], named: Mapping[str, Any], schema: Schema) -> D
     return Defined(formulas, whole, frozenset(), functions)
 
 
-def written_out(query: Query, functions: tuple[RowFunction, ...]) -> Query:
-    """A query of a table's own columns in which the calls of functions are written out."""
-    return Defined({}, Schema(()), frozenset(), functions).written_out(query)
+def all_written_out(queries: Sequence[Query], functions: Sequence[RowFunction]) -> list[Query]:
+    """Queries of a table's own columns in which the calls of functions are written out."""
+    writing = _Writing({}, Schema(()), frozenset(), Expansion(functions))
+    return [writing.written_out(query) for query in queries]
 
 
 def _checked(name: str, expression: Any) -> str:

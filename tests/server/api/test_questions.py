@@ -94,6 +94,8 @@ def test_a_query_may_call_functions_that_come_with_it(shared):
         assert shared.call("POST", f"{D}/ask", called).status == 200
         assert shared.call("POST", f"{D}/price", same).json["unpaid_micro"] == 0
         assert shared.call("POST", f"{D}/estimate", called).status == 200
+    many = {"queries": [{"where": "old(age) and " * 300 + "old(age)"}] * 5, "define": define}
+    assert "at most 1,000 calls" in shared.call("POST", f"{D}/price", many).json["error"]["message"]
     refused = shared.call("POST", f"{D}/ask", {"query": one, "define": "def old(age): import os"})
     assert refused.status == 422
     assert "define, line 1" in refused.json["error"]["message"]

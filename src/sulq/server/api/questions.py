@@ -14,7 +14,7 @@ from sulq.database import Database
 from sulq.errors import LimitReached, QueryNotAllowed
 from sulq.expressions.program import received
 from sulq.expressions.row_function import expand, row_functions
-from sulq.questions.defined_columns import written_out
+from sulq.questions.defined_columns import all_written_out
 from sulq.questions.question import Question
 from sulq.server.api import bodies as models
 from sulq.server.api import replies
@@ -151,8 +151,7 @@ def _query(said: list[dict[str, Any]], define: str | None) -> list[Query]:
     found = [Query.from_json(query) for query in said]
     if define is None:
         return found
-    functions = tuple(row_functions(define, "define").values())
-    return [written_out(query, functions) for query in found]
+    return all_written_out(found, tuple(row_functions(define, "define").values()))
 
 
 def _select(text: str, define: str | None, db: Database) -> Question:
