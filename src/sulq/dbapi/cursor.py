@@ -214,8 +214,8 @@ class Cursor:
         if limit is None or self.connection.free:
             return db.sql(statement, free=self.connection.free)
         question = db.question(statement)
-        with limit.paying(db, question):
-            table: Table = db.answer(question)
+        with limit.paying(db, question) as most:
+            table: Table = db.answer(question, most=most)
         return table
 
     def _columns(self, table: Table) -> dict[str, list[Any]]:

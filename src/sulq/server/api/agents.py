@@ -113,12 +113,14 @@ class AgentDesk:
         record = await self._record(dataset)
         db, question = await self._db(record), await self._question(record, sql)
         self._agents.tokens.check(price_token, self._principal.key, str(record.id), question)
+        most = None  # but the cap
         if not self._principal.capped:
             unpaid = await self._services.answers.unpaid(self._principal, record, question)
             if unpaid:
                 raise Refused(f"price={in_queries(unpaid)}. Nothing was charged.\n{HOW}")
+            most = 0
         body = await self._services.answers.answer(
-            self._principal, record, lambda view: view.question(sql), None, "mcp"
+            self._principal, record, lambda view: view.question(sql), None, "mcp", most
         )
         return answer_said(json.loads(body)["table"], str(db.promise))
 
