@@ -60,7 +60,7 @@ Programs = Field(
 Most = Field(
     None,
     ge=0,
-    description="Refuse it if more micro-queries would be charged; null: its price, whatever it is.",
+    description="Refuse it if more micro-queries would be charged; null: its price.",
 )
 
 
