@@ -44,6 +44,8 @@ if TYPE_CHECKING:
 class Database(CommonQuestions):
     """A private table that answers questions, each paid for before a row is read."""
 
+    of_server = False  # is it a dataset of a server, whose promise somebody else chose?
+
     def __init__(
         self, engine: Engine, promise: Promise, ledger: Ledger, noise: Noise, guard: Guard, *,
         pricing: str = "geometry", name: str = "", planner: Planner | None = None,

@@ -73,6 +73,8 @@ class _Elsewhere:
 class RemoteDatabase(Database):
     """A dataset of a server, asked with one key."""
 
+    of_server = True
+
     def __init__(self, wire: Wire, facts: dict[str, Any]) -> None:
         self._wire = wire
         schema = Schema.load(facts["schema"])
@@ -296,7 +298,7 @@ class RemoteAudited(AuditedCalls, RemoteDatabase):
             return super()._asked(asked, request_id, most)
         self._pipeline.lifetime.check(self.name)
         queries = [query.to_json() for query in asked[0].queries]
-        body = {"query": queries[0]} if len(queries) == 1 else {
+        body: dict[str, Any] = {"query": queries[0]} if len(queries) == 1 else {
             "queries": queries, "share": False, "together": True,
         }  # fmt: skip
         body |= {} if most is None else {"most_micro": most}
