@@ -63,6 +63,11 @@ Define = Field(
     description="Row functions that it calls, as Python text. It is read, never run.",
     examples=["def old(age):\n    return age > 65"],
 )
+Most = Field(
+    None,
+    ge=0,
+    description="Refuse it if more micro-queries would be charged; null: its price.",
+)
 
 
 class Ask(Body):
@@ -76,6 +81,7 @@ class Ask(Body):
     together: bool = Field(False, description="The list is one question of the ledger.")
     define: str | None = Define
     programs: list[str] | None = Programs
+    most_micro: int | None = Most
 
 
 class Sql(Body):
@@ -86,6 +92,7 @@ class Sql(Body):
     )
     define: str | None = Define
     programs: list[str] | None = Programs
+    most_micro: int | None = Most
 
 
 class ToPrice(Ask):
