@@ -91,8 +91,7 @@ def open(
     if promise is None and audit is None:
         stated = _recorded(where, stated, shared)
         promise, pricing = _promise(stated), stated["pricing"]
-    declared = _declared(schema, source, found)
-    found = star_source(found, declared)
+    found = star_source(found, declared := _declared(schema, source, found))
     running = open_engine(found, declared, engine, show("scanning"), programs)
     if audit is not None:
         bound = audit.bound(running)

@@ -13,7 +13,7 @@ from sulq.engines.sql_engine import most_of_each, repeated_keys, several_with_on
 from sulq.errors import SchemaError
 from sulq.expressions.quoting import quote
 from sulq.sources.source import TEXTS, Source
-from sulq.sources.stack import Part, stack_sql, stacked_frames
+from sulq.sources.stacked_rows import Part, stack_sql, stacked_frames
 from sulq.values.schema import Schema
 from sulq.values.star import KEY, TABLE, Star
 

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 from sulq.errors import SchemaError
 from sulq.expressions.quoting import quote
 from sulq.sources.postgres import OLDEST, first_look, reach
-from sulq.sources.stack import Part, stack_sql, stack_types
+from sulq.sources.stacked_rows import Part, stack_sql, stack_types
 from sulq.values.star import Star, StarTable
 
 if TYPE_CHECKING:

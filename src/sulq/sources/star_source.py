@@ -10,7 +10,7 @@ from typing import Any
 from sulq.errors import SchemaError
 from sulq.sources.source import ENDINGS, Source, open_source
 from sulq.sources.spark import find_tables, is_spark
-from sulq.sources.stack import stacked_frames
+from sulq.sources.stacked_rows import stacked_frames
 from sulq.values.schema import Schema
 from sulq.values.star import Star
 
@@ -20,9 +20,10 @@ def star_source(source: Source, schema: Schema | None) -> Source:
     star = None if schema is None else schema.star
     if star is None:
         if source.kind == "tables":
+            what = "a dict of frames" if source.path is None else "a folder with no Parquet file"
             raise SchemaError(
-                f"source={source.name!r} has several tables, and the schema one. Say how they "
-                "belong together: [unit] with column, and [tables.NAME] for each; see "
+                f"source={source.name!r}: {what} is read as several tables, the schema has one. "
+                "Say how they belong together: [unit] with column, and [tables.NAME] for each; see "
                 "docs/howto/people.md."
             )
         return source

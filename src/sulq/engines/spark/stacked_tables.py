@@ -7,7 +7,7 @@ from dataclasses import replace
 
 from sulq.errors import SchemaError
 from sulq.sources.spark import SparkRows
-from sulq.sources.stack import Part, stack_sql
+from sulq.sources.stacked_rows import Part, stack_sql
 from sulq.values.star import Star
 
 

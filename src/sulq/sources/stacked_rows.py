@@ -13,6 +13,7 @@ from typing import Any
 
 from sulq.errors import SchemaError
 from sulq.expressions.quoting import quote, text
+from sulq.sources.frames import readable
 from sulq.values.star import KEY, TABLE, Star, StarTable
 
 # Whole numbers that always fit 64 bits, in DuckDB's words; other keys are read as texts.
@@ -111,8 +112,6 @@ def _is_whole(star: Star, parts: Mapping[str, Part]) -> bool:
 def stacked_frames(frames: Mapping[Any, Any], star: Star) -> Any:
     """Arrow tables by their names, as one."""
     import duckdb
-
-    from sulq.sources.frames import readable
 
     with duckdb.connect() as connection:
         parts = {}
