@@ -225,7 +225,10 @@ class ProfilePlan:
     def read(self, answers: list[Answer]) -> Profile:
         """What the answers say."""
         looks = (*self._looks, *self._each.values())
-        sizes = {query: self._db.rows_of(query) for query in {look.of for look in looks}}
+        sizes = {
+            of: self._db.rows if of == Query() else self._db.rows_of(of)
+            for of in {look.of for look in looks}
+        }
         found = [
             look.read(answer, sizes[look.of])
             for look, answer in zip(looks, answers, strict=True)
