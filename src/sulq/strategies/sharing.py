@@ -30,6 +30,7 @@ from sulq.privacy.strategy_matrix import inverse_of
 from sulq.questions.check import CheckedQuery
 from sulq.questions.measurements import Combined
 from sulq.questions.question import Bundle
+from sulq.strategies.one_thread import one_thread
 from sulq.strategies.optimum import best_matrix
 from sulq.values.answer import Answer
 from sulq.values.price import Price
@@ -145,6 +146,7 @@ def distinct_columns(work: NDArray[np.bool_] | Array) -> tuple[Array, Whole]:
     return work[:, first[order]].astype(float), place[group]
 
 
+@one_thread()
 def _made(
     patterns: Array, columns: Whole, by: tuple[str | Bins, ...], names: tuple[str, ...],
     in_pairs: bool,

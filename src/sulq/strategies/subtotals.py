@@ -27,6 +27,7 @@ from sulq.questions.check import CheckedQuery
 from sulq.questions.question import Bundle, released_answer
 from sulq.strategies.linear_form import Cells, form_of
 from sulq.strategies.many_tables import is_crosstab, is_said_in_where, normal_reach, price_shares
+from sulq.strategies.one_thread import one_thread
 from sulq.strategies.optimum import best_centred, best_matrix, known_total
 from sulq.strategies.sharing import (
     MAX_COLUMNS,
@@ -275,6 +276,7 @@ def _split(numbers: Array, tables: Sequence[CheckedQuery]) -> list[Array]:
     return np.split(numbers, np.cumsum([t.shape[0] for t in tables])[:-1])
 
 
+@one_thread()
 def _matrix(patterns: Array, weights: Array, in_pairs: bool, public: bool) -> tuple[Whole, Array]:
     """Combinations of the columns, and the row of all cells where that sum is known."""
     gram = (patterns * weights[:, None]).T @ patterns
