@@ -4,7 +4,6 @@ estimates.py         what stored answers say about a question, by least squares
 linear_form.py       what each released number adds up, over cells that rows fall into
 many_tables.py       tables of counts that are asked together
 nonnegative.py       tables that agree and have no cell below zero, nearest to noisy ones
-one_thread.py        linear algebra of small matrices without threads
 optimum.py           the best whole-number matrix to read a given batch of sums from
 residual_planner.py  the best way to ask many tables of the same columns
 sharing.py           many counts over the same few-valued columns, from one strategy

@@ -26,11 +26,11 @@ from sulq.expressions.program_node import has_program
 from sulq.expressions.quoting import quote
 from sulq.kernel.batch import Batch
 from sulq.kernel.cells import cell_numbers
+from sulq.privacy.one_thread import one_thread
 from sulq.privacy.strategy_matrix import inverse_of
 from sulq.questions.check import CheckedQuery
 from sulq.questions.measurements import Combined
 from sulq.questions.question import Bundle
-from sulq.strategies.one_thread import one_thread
 from sulq.strategies.optimum import best_matrix
 from sulq.values.answer import Answer
 from sulq.values.price import Price

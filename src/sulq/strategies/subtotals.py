@@ -22,12 +22,12 @@ from sulq.expressions.node import EPOCH
 from sulq.expressions.pieces import Line
 from sulq.expressions.quoting import quote
 from sulq.kernel.sums import member_cells
+from sulq.privacy.one_thread import one_thread
 from sulq.privacy.pricing import Tariff
 from sulq.questions.check import CheckedQuery
 from sulq.questions.question import Bundle, released_answer
 from sulq.strategies.linear_form import Cells, form_of
 from sulq.strategies.many_tables import is_crosstab, is_said_in_where, normal_reach, price_shares
-from sulq.strategies.one_thread import one_thread
 from sulq.strategies.optimum import best_centred, best_matrix, known_total
 from sulq.strategies.sharing import (
     MAX_COLUMNS,

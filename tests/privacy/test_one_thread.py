@@ -7,8 +7,8 @@ import threading
 import numpy as np
 import pytest
 
-from sulq.strategies import one_thread as module
-from sulq.strategies.one_thread import one_thread
+from sulq.privacy import one_thread as module
+from sulq.privacy.one_thread import one_thread
 
 
 @pytest.fixture

@@ -19,14 +19,22 @@ NAMES = (
     "openblas_{}_num_threads",
 )
 
+SMALL = 256  # columns
+
 _lock = threading.Lock()
 _inside: list[int] = []  # how many threads there were, once for everybody who is inside
 
 
 @contextmanager
-def one_thread() -> Iterator[None]:
-    """What numpy's linear algebra does meanwhile, it does in one thread, in this whole process."""
+def one_thread(columns: int = 0) -> Iterator[None]:
+    """What numpy's linear algebra does meanwhile, it does in one thread, in this whole process.
+
+    Unless matrices have more than so many columns: threads are worth their while there.
+    """
     get, set_ = _openblas()
+    if columns > SMALL:
+        yield
+        return
     with _lock:
         _inside.append(_inside[0] if _inside else get())
         set_(1)
