@@ -50,7 +50,7 @@ def one_thread(columns: int = 0) -> Iterator[None]:
 @lru_cache(maxsize=1)
 def _openblas() -> tuple[Any, Any]:
     """How numpy's OpenBLAS says and is told its number of threads; another library is let be."""
-    library = ctypes.CDLL(np.linalg._umath_linalg.__file__)  # type: ignore[attr-defined]
+    library = ctypes.CDLL(np.linalg._umath_linalg.__file__)
     for name in NAMES:
         found = [getattr(library, name.format(verb), None) for verb in ("get", "set")]
         if None not in found:
