@@ -151,10 +151,6 @@ class PostgresEngine(SqlEngine):
         """Let go of the server."""
         self._clean()
 
-    def hold(self, wanted: bool | None = None) -> bool:
-        """They are read where they are."""
-        return False
-
     def beside(self) -> PostgresEngine:
         """The same rows over a connection of its own, made when it is needed."""
         twin = copy.copy(self)

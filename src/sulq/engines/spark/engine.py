@@ -229,10 +229,6 @@ class SparkEngine(SqlEngine):
                 raise ScanStopped from None
             raise ScanFailed(error) from None
 
-    def hold(self, wanted: bool | None = None) -> bool:
-        """They are read where they are."""
-        return False
-
     def beside(self) -> SparkEngine:
         """The same rows under a tag of its own: a cluster runs jobs side by side."""
         twin = copy.copy(self)
