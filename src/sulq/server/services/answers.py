@@ -195,7 +195,7 @@ class Answers:
         request_id: str | None, form: str = "",
     ) -> bytes:  # fmt: skip
         """The reply to a question, when its batch closes; `form` says how it is laid out."""
-        who = principal.person
+        who, came = principal.person, self._clock.now()
         check_open(record)
         dataset = await self.dataset(record)
         db = dataset.db.as_analyst(who.in_ledger)
@@ -211,8 +211,9 @@ class Answers:
                 kind, weight, begins = dataset.periods.place(work)
                 async with self._within_cap(principal, db, question):
                     reply: bytes = await beat.ask(
-                        who.id, kind, weight, asked, shape=work.shape or None, begins=begins
-                    )
+                        who.id, kind, weight, asked, shape=work.shape or None, begins=begins,
+                        came=came,
+                    )  # fmt: skip
                 await self._delay(dataset, work, question)
                 return reply
         except SourceChanged:

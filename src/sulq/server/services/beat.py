@@ -2,6 +2,9 @@
 period, and its replies leave together at the end. The next one may begin when the time for its scan
 is over.
 
+A question counts from the moment it came, not from when it was read: one that was read before is
+read quicker, and would leave earlier.
+
 Who is in a batch, when it begins and how long it lasts follow from what was asked and when, never
 from rows. Persons take turns for the places of a batch, and so do the cheap and the dear kinds of
 questions, each in batches of its own. Without a period replies leave as soon as they are there.
@@ -24,7 +27,7 @@ MAX_EACH = 16  # of one person, of those
 MAX_WEIGHT = 64.0  # of a batch, in plain counts; a question that weighs more is alone
 ALONE, AMONG_OTHERS = MAX_WEIGHT / 2, 20.0  # of one person; with others about it is less,
 ABOUT = 16  # batches after which who has asked nothing more is not about
-QUIET_SECONDS = 0.002  # without another question, after which a batch begins,
+QUIET_SECONDS = 0.003  # after the last question came, in which it is read and others may come,
 GATHER_SECONDS = 0.02  # or after this, if they do not stop coming
 STEP_SECONDS = 0.001
 
@@ -183,7 +186,7 @@ class Beat(Generic[Asked]):
 
     async def ask(
         self, who: Hashable, kind: str, weight: float, asked: Asked, *, shape: Hashable = None,
-        begins: float = 0.0,
+        begins: float = 0.0, came: float | None = None,
     ) -> Any:  # fmt: skip
         """The outcome for this one, when its batch closes; raised if it is an error."""
         if len(self._line) >= self._queue:
@@ -194,7 +197,7 @@ class Beat(Generic[Asked]):
         loop = asyncio.get_running_loop()
         place = Place(who, kind, weight, asked, loop.create_future(), shape, begins)
         if not self._line.has_share(who):
-            self._last = self._clock.now()
+            self._last = max(self._last, self._clock.now() if came is None else came)
         self._line.add(place)
         giving_up = loop.call_later(self._wait_seconds, self._give_up, place)
         if self._running is None:
@@ -223,33 +226,37 @@ class Beat(Generic[Asked]):
                 doing = self._between()
                 if doing is not None:
                     await asyncio.wait({doing})
-                await self._gather()
+                start = await self._gather()
                 if self._line:
-                    await self._answer(self._line.batch())
+                    await self._answer(self._line.batch(), start)
         finally:
             self._running = None
 
-    async def _gather(self) -> None:
-        """Wait until nobody else is just coming, for a moment at most.
+    async def _gather(self) -> float:
+        """Wait until nobody else is just coming, for a moment at most. Gives when that was.
 
         Whoever has questions enough for a batch is not waited for, however many more they send.
         """
-        if self._window([]) is None:
-            return
         clock = self._clock
+        if self._window([]) is None:
+            return clock.now()
         latest = clock.now() + GATHER_SECONDS
         while (now := clock.now()) < latest and len(self._line) < MAX_BATCH:
             coming = not all(map(self._line.has_share, self._coming))
-            if not coming and now - self._last >= QUIET_SECONDS:
-                return
-            await clock.until(now + STEP_SECONDS)
+            quiet = self._last + QUIET_SECONDS
+            if not coming and now >= quiet:
+                return max(quiet, now - STEP_SECONDS)
+            await clock.until(now + STEP_SECONDS if coming else min(quiet, latest))
+        return clock.now()
 
-    async def _answer(self, batch: list[Place[Asked]]) -> None:
+    async def _answer(self, batch: list[Place[Asked]], start: float) -> None:
         """Answer a batch; returns when the next one may begin.
 
         That is when the time of its scan is over. What it gave is stored and said meanwhile.
         """
         window = self._window(batch)
+        if window is not None:
+            window.start = start
         work = self._work([place.asked for place in batch], window)
         if window is None:
             await self._reply(batch, work)
@@ -276,7 +283,7 @@ class Beat(Generic[Asked]):
         late: bool,
     ) -> None:  # fmt: skip
         """Let replies leave when the period is over."""
-        await self._clock.until(window.closes)
+        await self._clock.exactly(window.closes)
         if late:
             if self._late is not None:
                 said = await self._late([place.asked for place in batch], window)
