@@ -320,6 +320,19 @@ def test_dear_questions_have_batches_of_their_own_and_take_turns_with_cheap_ones
     assert len(made) == 0
 
 
+@pytest.mark.parametrize("kinds", [["dear"], ["dear", "kernel"], ["plain", "dear", "kernel"]])
+def test_who_asks_again_after_each_reply_has_every_second_batch(kinds):
+    """Whatever kinds another's thousand are of, who comes back is before who was answered since."""
+    made = line(*(("bob", kind, 40.0, i) for i in range(300) for kind in kinds))
+    batch(made)
+    loop = asyncio.new_event_loop()
+    for _ in range(6):
+        made.add(Place("anna", "plain", 1.0, "anna's", loop.create_future()))
+        assert "anna's" in batch(made)
+        assert "anna's" not in batch(made)  # it begins before her reply leaves
+    loop.close()
+
+
 def test_a_batch_weighs_so_much_at_most_unless_one_question_does():
     """What one person adds to it is capped at half."""
     made = line(*((who, "plain", 10.0, f"{who}{i}") for who in "abc" for i in range(5)))
@@ -338,7 +351,7 @@ def test_while_others_are_about_one_persons_dear_questions_make_no_long_batch():
     made.add(Place("anna", "plain", 1.0, "a", loop.create_future()))
     loop.close()
     sizes = [len(batch(made)) for _ in range(beats.ABOUT + 4)]
-    assert sizes[:2] == [beats.AMONG_OTHERS // 8, 1]  # kinds take turns
+    assert sizes[:2] == [1, beats.AMONG_OTHERS // 8]  # she was not answered yet
     assert set(sizes[2 : beats.ABOUT]) == {beats.AMONG_OTHERS // 8}
     assert sizes[-1] == beats.ALONE // 8
 

@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import Counter, OrderedDict, deque
-from collections.abc import Awaitable, Callable, Hashable, Iterator, Sequence
+from collections.abc import Awaitable, Callable, Hashable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any, Generic, TypeVar
@@ -57,12 +57,17 @@ class Place(Generic[Asked]):
 
 
 class Line(Generic[Asked]):
-    """Those who wait: kinds take turns, and within a kind persons do."""
+    """Those who wait: whoever was answered longest ago is next, with the others of that kind.
+
+    Of one person's questions of several kinds, the kind that was answered longest ago is.
+    """
 
     def __init__(self) -> None:
         self._kinds: OrderedDict[str, OrderedDict[Hashable, deque[Place[Asked]]]] = OrderedDict()
         self._batches = 0  # so far,
-        self._about: OrderedDict[Hashable, int] = OrderedDict()  # and when each asked last
+        self._about: OrderedDict[Hashable, int] = OrderedDict()  # and when each asked last,
+        self._answered: OrderedDict[Hashable, int] = OrderedDict()  # or was in one,
+        self._taken: dict[str, int] = {}  # and when there was one of each kind
 
     def __len__(self) -> int:
         return sum(len(own) for kind in self._kinds.values() for own in kind.values())
@@ -103,8 +108,9 @@ class Line(Generic[Asked]):
     def batch(self) -> list[Place[Asked]]:
         """The next batch: of one kind, persons in turn, each with so many at most."""
         self._batches += 1
-        kind = next(iter(self._kinds))
-        self._kinds.move_to_end(kind)
+        kind, waiting = self._next()
+        self._kinds[kind] = waiting
+        self._taken[kind] = self._batches
         taken: list[Place[Asked]] = []
         shapes: set[Hashable] = set()
         weights: dict[Hashable, float] = {}
@@ -127,7 +133,28 @@ class Line(Generic[Asked]):
             weights[who], counts[who] = own + adds, counts.get(who, 0) + 1
             persons.move_to_end(who)
             self._tidy(kind, who)
+        self._note(counts)
         return taken
+
+    def _next(self) -> tuple[str, OrderedDict[Hashable, deque[Place[Asked]]]]:
+        """The kind of the next batch, and who waits with such, the longest unanswered first.
+
+        Who asks again when a reply has come finds others in the line who were answered since.
+        """
+        persons = {
+            kind: sorted((self._answered.get(who, 0), i, who) for i, who in enumerate(waiting))
+            for kind, waiting in self._kinds.items()
+        }
+        kind = min(persons, key=lambda kind: (persons[kind][0][0], self._taken.get(kind, 0)))
+        return kind, OrderedDict((who, self._kinds[kind][who]) for _, _, who in persons[kind])
+
+    def _note(self, persons: Iterable[Hashable]) -> None:
+        """These were in a batch; who was in none of late is as if they never were."""
+        for who in persons:
+            self._answered[who] = self._batches
+            self._answered.move_to_end(who)
+        while next(iter(self._answered.values()), self._batches) < self._batches - ABOUT:
+            self._answered.popitem(last=False)
 
 
 class Beat(Generic[Asked]):
