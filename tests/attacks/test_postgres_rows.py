@@ -419,7 +419,7 @@ def hashed_table(own, tmp_path):
                        ledger=tmp_path / "people.ledger")  # fmt: skip
         write_elsewhere(admin)
         db.count("ill")
-        assert db._pipeline.guard._look is not None
+        assert db._pipeline.guard._hashed is not None
         yield admin, name, db
         db.close()
 
@@ -440,7 +440,7 @@ def test_a_touched_table_is_hashed(hashed_table, touch):
 def test_control_neither_how_many_nor_new_rows_alone_would_tell(hashed_table, monkeypatch):
     """One row for another leaves as many; a default for rows that lack a column writes none."""
     admin, name, db = hashed_table
-    look = db._pipeline.guard._look
+    look = db._pipeline.guard._hashed
     monkeypatch.setattr(catalog, "_layout", lambda *_: look.layout)
     run(admin, *TOUCHES["a default of a column that rows lack"].format(name).split("; "))
     db.count("well and id > 1")

@@ -107,12 +107,12 @@ class TableGuard(Guard):
         self._name = source.name
         self._engine = engine
         self._seal = seal
-        self._look: Look | None = None  # of the rows, when they were last hashed
+        self._hashed: Look | None = None  # of the rows, when they were last hashed
         own_transactions.watch()
         self._seen = engine.version()  # before the rows: a change in between is seen later
         self.fingerprint, self.claims, self.known_as = None, (), ()
         if seal is None:
-            self._rows, self._look = engine.declared_contents()
+            self._rows, self._hashed = engine.declared_contents()
             return
         columns = (engine.rows, sorted(engine.schema.names))
         version = None if self._seen is None else f"{engine.place} {columns} {self._seen}"
@@ -135,16 +135,16 @@ class TableGuard(Guard):
         rows, look = self._engine.declared_contents()
         if (rows if self._seal is None else self._seal.of_contents(rows)) != self._rows:
             raise changed(self._name)
-        self._seen, self._look = seen, look
+        self._seen, self._hashed = seen, look
 
     def _alike(self, before: str, after: str) -> bool:
         """Have the rows not changed between these two versions?"""
         if before == after or own_transactions.only_own(before, after):
             return True
         numbers = own_transactions.ended_between(before, after)
-        if self._look is None or numbers is None:
+        if self._hashed is None or numbers is None:
             return False
-        return cast("PostgresEngine", self._engine).untouched(self._look, numbers)
+        return cast("PostgresEngine", self._engine).untouched(self._hashed, numbers)
 
 
 class SparkFileGuard(Guard):
