@@ -315,6 +315,17 @@ def test_a_text_that_grows_is_stopped_soon():
         sulq.row_functions(nested)
 
 
+def test_a_long_sum_says_how_long_it_may_be(db):
+    """A hundred operations within one another; parts of their own go further."""
+    loop = "def f(age):\n    n = 0\n    for i in range({}):\n        n += age\n    return n"
+    (long,) = sulq.row_functions(loop.format(101)).values()
+    with pytest.raises(QueryNotAllowed, match="more than 100 operations within one another"):
+        db.price(sulq.Query([long]))
+    (short,) = sulq.row_functions(loop.format(60)).values()
+    both = f"({short('age')}) + ({short('age + steps')})"
+    assert db.sum(both).value == sum(120 * r["age"] + 60 * r["steps"] for r in rows())
+
+
 def test_a_function_without_source_says_what_to_do():
     space = {}
     exec("def f(a): return a", space)
