@@ -7,12 +7,14 @@ are readable by every role, so a role with SELECT on one table is enough.
 from __future__ import annotations
 
 import json
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from sulq.errors import SchemaError
-from sulq.expressions.quoting import quote
+from sulq.expressions.quoting import quote, text
 from sulq.sources.postgres import OLDEST, first_look, reach
+from sulq.sources.stacked_rows import Part, stack_sql, stack_types
+from sulq.values.star import Star, StarTable
 
 if TYPE_CHECKING:
     import psycopg
@@ -104,6 +106,34 @@ FROM pg_control_checkpoint()
 """
 
 
+# How a table and its partitions are stored, and what each column is; NULL unless a row can only
+# change by being written: another label of an enum, a default of a column that rows lack, another
+# file or another table of this name is no write of any row.
+LAYOUT = f"""
+WITH plain AS ({PARTS}), columns AS (
+  SELECT a.*, t.typname FROM pg_attribute a JOIN pg_type t ON t.oid = a.atttypid
+  WHERE a.attnum > 0 AND NOT a.attisdropped AND a.attrelid IN (SELECT oid FROM plain)
+)
+SELECT CASE WHEN (SELECT bool_and(relkind IN ('r', 'p')) FROM plain)
+  AND (SELECT bool_and(atttypid < 16384 AND typname !~ '^reg' AND attgenerated <> 'v') FROM columns)
+THEN jsonb_build_array(
+  to_regclass($2)::oid,
+  (SELECT jsonb_agg(jsonb_build_array(oid, relfilenode, relispopulated) ORDER BY oid)
+    FROM pg_class WHERE oid IN (SELECT oid FROM plain)),
+  (SELECT jsonb_agg(jsonb_build_array(attrelid, attnum, attname, atttypid, atttypmod, attcollation,
+    atthasmissing, attmissingval::text) ORDER BY attrelid, attnum) FROM columns)
+)::text END
+"""
+
+
+@dataclass(frozen=True, slots=True)
+class Look:
+    """A table when all its rows were hashed: how many there were, and how they are stored."""
+
+    rows: int
+    layout: str
+
+
 @dataclass(frozen=True, slots=True)
 class Stored:
     """One column as it is stored: what a declaration calls its type, and the SQL to read it."""
@@ -117,10 +147,10 @@ class Stored:
 class Relation:
     """A table, a view or a partitioned table that this role may read."""
 
-    oid: int
+    oids: tuple[int, ...]  # one, or those of several tables that are read as one
     name: str  # for SQL
     shown: str  # for people
-    place: str
+    places: tuple[str, ...]
     writable: bool
     columns: dict[str, Stored]
 
@@ -151,8 +181,40 @@ def find_relation(connection: psycopg.Connection[Any], table: str | None) -> Rel
         )
     columns = {row[0]: _stored(*row) for row in _rows(connection, COLUMNS, oid)}
     return Relation(
-        oid, f"{quote(namespace)}.{quote(relation)}", f"{namespace}.{relation}",
-        f"postgresql {server} {database} {oid}", bool(writable), columns,
+        (oid,), f"{quote(namespace)}.{quote(relation)}", f"{namespace}.{relation}",
+        (f"postgresql {server} {database} {oid}",), bool(writable), columns,
+    )  # fmt: skip
+
+
+def find_relations(
+    connection: psycopg.Connection[Any], table: str | None, star: Star | None
+) -> Relation:
+    """The table of this name, or all tables of a star as one."""
+    if star is None:
+        return find_relation(connection, table)
+    found = {t.name: find_relation(connection, t.source) for t in star.tables}
+    parts = {
+        name: Part(r.name, r.types, lambda column, r=r: r.columns[column].sql)  # type: ignore[misc]
+        for name, r in found.items()
+    }
+
+    def nothing(table: StarTable, name: str) -> str:
+        """A missing value of the type that the column has; no row is read for it."""
+        r = found[table.name]
+        return f"(SELECT {r.columns[name].sql} FROM {r.name} LIMIT 0)"
+
+    sql = stack_sql(star, parts, "TEXT", nothing)
+    columns = {n: Stored(kind, quote(n)) for n, kind in stack_types(star, parts).items()}
+    for t in star.tables:  # a numeric keeps its digits
+        own = found[t.name].columns
+        columns |= {
+            (n := star.stacked(t, c.name)): replace(own[c.name], sql=quote(n)) for c in t.columns
+        }
+    every = list(found.values())
+    return Relation(
+        tuple(o for r in every for o in r.oids), f"({sql}) AS stack",
+        ", ".join(r.shown for r in every), tuple(p for r in every for p in r.places),
+        any(r.writable for r in every), columns,
     )  # fmt: skip
 
 
@@ -200,7 +262,8 @@ def version_of(connection: psycopg.Connection[Any], relation: Relation) -> str |
     own schema, so that nothing is taken to leave them alone.
     """
     beside = False
-    for oid, kind, stored, ledger in _rows(connection, PARTS, relation.oid):
+    parts = [part for oid in relation.oids for part in _rows(connection, PARTS, oid)]
+    for oid, kind, stored, ledger in parts:
         beside |= ledger
         if kind == "v":
             if _rows(connection, READS_MORE, oid)[0][0]:
@@ -228,12 +291,37 @@ def contents_of(
 
 def declared_contents_of(
     connection: psycopg.Connection[Any], relation: Relation, names: list[str]
-) -> str:
-    """The last of `contents_of` alone."""
+) -> tuple[str, Look | None]:
+    """The last of `contents_of` alone, and what `untouched` compares a table with later."""
     names = sorted(names)
     hashed = _sum_of_hashes(relation, names, mix=True)
     n, found = _rows(connection, f"SELECT count(*), {hashed} FROM {relation.name}")[0]
-    return json.dumps([*names, n, found])
+    layout = _layout(connection, relation)  # nobody changes it now: reading has locked the table
+    return json.dumps([*names, n, found]), None if layout is None else Look(n, layout)
+
+
+def untouched(
+    connection: psycopg.Connection[Any], relation: Relation, look: Look, numbers: range
+) -> bool:
+    """Are the rows those of `look`, if no transaction but these, and later ones, has ended since?
+
+    A row that is new or another bears the number of the transaction that wrote it. Without such a
+    one, as many rows as there were are the rows that there were.
+    """
+    last = int(_rows(connection, "SELECT pg_snapshot_xmax(pg_current_snapshot())::text")[0][0])
+    every = range(numbers.start, max(numbers.stop, last))
+    written = ",".join(str(number % 2**32) for number in every)
+    new = f"count(*) FILTER (WHERE xmin = ANY ('{{{written}}}'::xid[]))"
+    found = _rows(connection, f"SELECT count(*), {new} FROM {relation.name}")[0]
+    return found == (look.rows, 0) and _layout(connection, relation) == look.layout
+
+
+def _layout(connection: psycopg.Connection[Any], relation: Relation) -> str | None:
+    if len(relation.oids) > 1:  # several tables: a row of the stack bears no number of its own
+        return None
+    sql = LAYOUT.replace("$2", text(relation.name))
+    found: str | None = _rows(connection, sql, relation.oids[0])[0][0]
+    return found
 
 
 def _sum_of_hashes(relation: Relation, names: list[str], mix: bool) -> str:

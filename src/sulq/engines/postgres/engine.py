@@ -33,10 +33,12 @@ from sulq.questions.check import CheckedQuery
 from sulq.questions.people_view import PeopleRows
 from sulq.sources.postgres import Address, connect, driver, first_look, reach, snapshot
 from sulq.sources.postgres_catalog import (
+    Look,
     Stored,
     contents_of,
     declared_contents_of,
-    find_relation,
+    find_relations,
+    untouched,
     version_of,
 )
 from sulq.sources.source import Source, bind
@@ -66,7 +68,7 @@ class PostgresEngine(SqlEngine):
         self._clean = weakref.finalize(self, _close, self._holder)
         self._holder[:] = [reach(source.url), os.getpid()]
         with first_look(source.url, source.table, self._connection):
-            self._relation = find_relation(self._connection, source.table)
+            self._relation = find_relations(self._connection, source.table, schema.star)
             self.schema = bind(schema, self._relation.types)
             self._writer = PostgresWriter(self.schema, self._relation.columns)
             self._source = self._relation.name
@@ -151,10 +153,6 @@ class PostgresEngine(SqlEngine):
         """Let go of the server."""
         self._clean()
 
-    def hold(self, wanted: bool | None = None) -> bool:
-        """They are read where they are."""
-        return False
-
     def beside(self) -> PostgresEngine:
         """The same rows over a connection of its own, made when it is needed."""
         twin = copy.copy(self)
@@ -169,7 +167,12 @@ class PostgresEngine(SqlEngine):
     @property
     def place(self) -> str:
         """Which table of which database of which server, whatever it is called."""
-        return self._relation.place
+        return " ".join(self.places)
+
+    @property
+    def places(self) -> tuple[str, ...]:
+        """The same of each table."""
+        return self._relation.places
 
     @without_words
     def version(self) -> str | None:
@@ -188,10 +191,16 @@ class PostgresEngine(SqlEngine):
             return contents_of(self._connection, self._relation, self.schema.names)
 
     @without_words
-    def declared_contents(self) -> str:
-        """The last of `contents` alone, which takes a fraction of the time."""
+    def declared_contents(self) -> tuple[str, Look | None]:
+        """The last of `contents` alone, which takes a fraction of the time; and for `untouched`."""
         with self._looking():
             return declared_contents_of(self._connection, self._relation, self.schema.names)
+
+    @without_words
+    def untouched(self, look: Look, numbers: range) -> bool:
+        """Has none of these transactions, which ended since, written to the rows of `look`?"""
+        with self._looking():
+            return untouched(self._connection, self._relation, look, numbers)
 
     @contextmanager
     def _looking(self) -> Iterator[None]:
