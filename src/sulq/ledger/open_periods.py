@@ -5,7 +5,7 @@ A period that has not opened has no rows: nothing is spent on it, whatever is as
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from typing import Any
 
 from sulq.errors import Refused, SchemaError
@@ -20,7 +20,9 @@ def open_cells(terms: Mapping[str, Any]) -> tuple[int, ...] | None:
     return Schema.load(terms["schema"]).cells_of(periods)
 
 
-def check_opened(old: Mapping[str, Any], new: Mapping[str, Any], *, in_group: bool) -> None:
+def check_opened(
+    old: Mapping[str, Any], new: Mapping[str, Any], *, in_group: bool, ordered: bool
+) -> None:
     """Refuse an append that is anything but new periods of the same table."""
     if in_group:
         raise Refused("append: a dataset of a group takes no new periods. Nothing was charged.")
@@ -31,6 +33,26 @@ def check_opened(old: Mapping[str, Any], new: Mapping[str, Any], *, in_group: bo
         )
     if not set(old.get("periods") or ()) <= set(new.get("periods") or ()):
         raise Refused("append: a period that had rows has none. Run `sulq refresh`.")
+    check_in_order(Schema.load(new["schema"]), old["periods"], new["periods"], ordered)
+
+
+def check_in_order(
+    schema: Schema, opened: Collection[Any], new: Collection[Any], ordered: bool
+) -> None:
+    """Refuse a period that comes before an open one, where earlier ones decide about later ones.
+
+    Running totals have said what there was up to the last; and of a person's periods the first
+    ones count, so that one more before them would take the place of one that has counted.
+    """
+    listed = list(schema[str(schema.period)].listed or ())
+    last = max((listed.index(p) for p in opened), default=-1)
+    late = [str(p) for p in listed[: last + 1] if p in set(new) - set(opened)]
+    if ordered and late:
+        raise Refused(
+            f"append: {', '.join(late)} would open behind {listed[last]}, which has rows. Nothing "
+            "was written or charged.\nWith running totals, or [unit] max_periods, periods open in "
+            "the order in which the schema lists them. Run `sulq refresh` if they must come in."
+        )
 
 
 def is_append(old: Mapping[str, Any], new: Mapping[str, Any]) -> bool:

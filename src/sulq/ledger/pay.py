@@ -32,13 +32,14 @@ from sulq.ledger.kept_keys import keep_sets, sets_not_kept
 from sulq.ledger.older_text import question_of
 from sulq.ledger.programs import keep_programs, not_kept
 from sulq.ledger.statements import among
+from sulq.ledger.streams import SINCE, check_follow_on, is_running
 from sulq.ledger.types import Charge, Request
 
-_charged = (
-    select(CHARGES.c.query, ENTRIES.c.number, ENTRIES.c.body, CHARGES.c.question)
-    .join(ENTRIES, ENTRIES.c.number == CHARGES.c.number)
-    .where(CHARGES.c.epoch == select(HEAD.c.epoch).scalar_subquery())
+_every = select(CHARGES.c.query, ENTRIES.c.number, ENTRIES.c.body, CHARGES.c.question).join(
+    ENTRIES, ENTRIES.c.number == CHARGES.c.number
 )
+_charged = _every.where(CHARGES.c.epoch == select(HEAD.c.epoch).scalar_subquery())
+_going_on = _every.where(CHARGES.c.kind == "running", CHARGES.c.epoch == SINCE)
 _bound = select(REQUESTS.c.request, CHARGES.c.query).join(
     CHARGES, CHARGES.c.number == REQUESTS.c.charge
 )
@@ -121,7 +122,12 @@ class Known:
 
 def look_up(connection: Connection, requests: Sequence[Request]) -> Known:
     """What the ledger has of these requests; refuse an id used for anything else."""
-    rows = among(connection, _charged, CHARGES.c.query, dict.fromkeys(map(_key, requests)))
+    keys = {_key(request): is_running(request.query) for request in requests}
+    plain = [key for key, going_on in keys.items() if not going_on]
+    rows = [
+        *among(connection, _charged, CHARGES.c.query, plain),
+        *among(connection, _going_on, CHARGES.c.query, keys.keys() - set(plain)),
+    ]
     ids = dict.fromkeys(_id_key(r) for r in requests if r.id is not None)
     bound = among(connection, _bound, REQUESTS.c.request, ids)
     charges = {query: as_charge(*charge) for query, *charge in rows}
@@ -143,7 +149,7 @@ def look_up(connection: Connection, requests: Sequence[Request]) -> Known:
 
 def pay(
     page: Page, requests: Sequence[Request], known: Known, *, total: int, name: str,
-    discoveries: int,
+    discoveries: int, since: int,
     count: Callable[[Sequence[Request]], Sequence[int | None]],
 ) -> None:  # fmt: skip
     """Charge each question not charged yet and bind each new id; or refuse all of them.
@@ -155,6 +161,7 @@ def pay(
     for request in requests:
         if _key(request) not in known.charges:
             new.setdefault(_key(request), request)
+    check_follow_on(page.connection, new.values())
     spending = _afford(page, new.values(), total, name)
     allotments = Allotments(page.connection, new.values())
     allotments.check(new.values(), name)
@@ -168,7 +175,7 @@ def pay(
     for (key, request), there in zip(new.items(), counted, strict=True):
         remaining = total - spending.add(request.price, request.cells)
         left, own = (remaining, there), allotments.spend(request)
-        known.charges[key] = _append_charge(page, request, left, own)
+        known.charges[key] = _append_charge(page, request, left, own, since)
     for request in fresh_ids:
         _append_id(page, request, known.charges[_key(request)])
     page.index(_set_extra, *({"which": c, "extra": e} for c, e in spending.extra.items()))
@@ -197,7 +204,7 @@ def _afford(page: Page, new: Iterable[Request], total: int, name: str) -> Spendi
 
 
 def _append_charge(
-    page: Page, request: Request, left: tuple[int, int | None], own: int | None
+    page: Page, request: Request, left: tuple[int, int | None], own: int | None, since: int
 ) -> Charge:
     remaining, in_group = left
     fields: dict[str, Any] = {
@@ -215,7 +222,7 @@ def _append_charge(
         kept["group"] = fields["remaining"] = in_group
         kept["remaining"] = remaining
     number = page.append("charge", kept)
-    page.index(_new_charge, charge_row(number, fields, page.head.epoch))
+    page.index(_new_charge, charge_row(number, fields, page.head.epoch, since))
     return Charge(number=number, **fields)
 
 

@@ -84,6 +84,7 @@ class Replay(Following):
         self.freeze: Freeze | None = None
         self.prices = 0  # of all charges together
         self.discoveries = 0
+        self.since = 0  # the entry since which rows were only added to
         self._spending = Spending(0, 0, {})  # as the tables have it
         self._highest = Spending(0, 0, {})  # the most that rows may have spent, wherever they moved
         self.charges: dict[int, dict[str, Any]] = {}  # rows of the index on them
@@ -117,7 +118,7 @@ class Replay(Following):
             self._answer(number, body["charge"])
         elif kind == "refresh":
             self.terms = body["terms"]
-            self.head = replace(self.head, epoch=number)
+            self.head, self.since = replace(self.head, epoch=number), number
             self._refresh(number, body.get("spending"))
         elif kind == "append":
             if not is_append(self.terms, body["terms"]):
@@ -180,7 +181,7 @@ class Replay(Following):
         self.prices += body["price"]
         self._to_head()
         self._spend(number, body)
-        self.charges[number] = charge_row(number, body, self.head.epoch)
+        self.charges[number] = charge_row(number, body, self.head.epoch, self.since)
         if body["request"] is not None:
             self._bind(number, body, number)
 

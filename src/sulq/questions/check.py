@@ -38,6 +38,7 @@ from sulq.questions.partitions import (
 from sulq.questions.people_view import PeopleRows, people_view
 from sulq.questions.percentile_choice import Choice, choice
 from sulq.questions.residual import projected
+from sulq.questions.running_rows import cells_of, plain_query, running_rows
 from sulq.questions.shards import in_shards, numbers_in, shard_ranges, shards_of
 from sulq.values.query import (
     Blocks,
@@ -47,6 +48,7 @@ from sulq.values.query import (
     Query,
     Residual,
     Rows,
+    Running,
     Strategy,
     Terms,
 )
@@ -119,6 +121,9 @@ def check(
         )
     base = schema
     query, people, schema = _of_people(query, schema)
+    running = query.values if isinstance(query.values, Running) else None
+    if running is not None:
+        query = plain_query(query, schema)
     if isinstance(query.values, Terms) and not query.values.groups and not older:
         query = replace(query, values=query.values.sums)
     summed, terms = (None, []) if older else _summed(query, schema)
@@ -134,18 +139,17 @@ def check(
     values, mix, releases, geometry = built
     measurement = _measurement(query, axes, schema, loose, noise, guarantee)
     private_cells |= isinstance(measurement, Discovery)  # which value a row has
-    if measurement is not None:
+    if running is not None:
+        measurement, releases = running_rows(running, schema, rows, axes, releases, geometry)
+        geometry, cells = measurement.geometry, cells_of(measurement, cells, schema)
+    elif measurement is not None:
         releases, geometry = _of_whole(measurement, releases[0].weight2)
     if size * len(releases) > MAX_RELEASES:
         raise QueryNotAllowed(
             f"the answer would have {size:,} cells x {len(releases):,} values, at most "
             f"{MAX_RELEASES:,} numbers. Ask for fewer cells."
         )
-    if query.error is not None and noise in ("binomial", "stitched"):
-        raise QueryNotAllowed(
-            f"error={float(query.error):g}: {noise} noise has one variance for the life of the "
-            "database. Leave error out, or open with noise='gaussian' or 'laplace'."
-        )
+    _check_error(query.error, noise)
     distinct = isinstance(values, Dense) and values.kind == "people"
     rows_each = 1 if schema.unit is None or distinct else schema.unit.max_rows
     if rows_each > 1 and noise in ("binomial", "stitched"):
@@ -163,12 +167,21 @@ def check(
     )  # fmt: skip
 
 
+def _check_error(error: Fraction | None, noise: str) -> None:
+    """Two noise kinds have one variance."""
+    if error is not None and noise in ("binomial", "stitched"):
+        raise QueryNotAllowed(
+            f"error={float(error):g}: {noise} noise has one variance for the life of the "
+            "database. Leave error out, or open with noise='gaussian' or 'laplace'."
+        )
+
+
 def _of_people(query: Query, schema: Schema) -> tuple[Query, PeopleRows | None, Schema]:
     """The question in terms of the rows that it is about, and their columns."""
     if query.per_person is None:
         return query, None, schema
-    if isinstance(query.values, Discover):
-        raise QueryNotAllowed("discover: values are found among the table's own rows only.")
+    if isinstance(query.values, Discover | Running):
+        raise QueryNotAllowed(f"{query.values.kind}: it is about the table's own rows only.")
     view = people_view(query.per_person, schema)
     return view.spelled(query), view.people, view.stored
 

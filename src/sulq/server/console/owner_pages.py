@@ -79,6 +79,15 @@ async def refresh(here: PageContext) -> Response:
     return here.go(f"/console/datasets/{name}/owner", done="refreshed")
 
 
+@pages.post(HOME + "/owner/append", again=owner)
+async def append(here: PageContext) -> Response:
+    """Take in rows of new periods."""
+    name = here.part("name")
+    body = {"reason": here.form.get("why_append"), "rows": here.form.get("rows") or None}
+    await here.send("POST", at(name, "append"), body)
+    return here.go(f"/console/datasets/{name}/owner", done="appended")
+
+
 @pages.get(HOME + "/owner/close")
 async def closing(here: PageContext, problem: SulqError | None = None) -> Response:
     """Whether they mean it."""
