@@ -72,7 +72,7 @@ def _write(found: Source, rows: Any, schema: Schema, opened: set[Any], ordered: 
         )
     new = open_engine(settled(open_source(rows)), schema)
     try:
-        table: Any = new.arrow()  # type: ignore[attr-defined]
+        table: Any = new.every_row()  # type: ignore[attr-defined]
     finally:
         new.close()
     periods = set(table.column(str(schema.period)).to_pylist())

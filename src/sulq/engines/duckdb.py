@@ -35,6 +35,7 @@ from sulq.engines.duckdb_connection import (
 )
 from sulq.engines.duckdb_files import reader_of, texts_of
 from sulq.engines.failures import without_words
+from sulq.engines.first_rows import rows_beyond
 from sulq.engines.people_rows import each_of_its_rows, kinds_of, people_select
 from sulq.engines.read_once import SEVERAL, ReadOnce, reads_again
 from sulq.engines.scan_progress import watched
@@ -101,25 +102,25 @@ class DuckDBEngine(SqlEngine):
             stored |= self._type_texts(schema, list(stored), texts)
         self.schema = bind(schema or Schema.of_array(len(stored)), stored)
         physical = {c.name: stored[c.name].split("(")[0] for c in self.schema.columns}
+        encoded = source.kind == "store"  # and so read already
+        self._writer = (StoreWriter if encoded else Writer)(self.schema, physical)
         if self.schema.unit is not None:
             try:
                 self._limit_rows(source, self.schema)
             except duckdb.Error:
                 raise unreadable(source) from None
-        encoded = source.kind == "store"  # and so read already
         self._holdable = source.kind in FILES
-        self._writer = (StoreWriter if encoded else Writer)(self.schema, physical)
         self._once = None if encoded else ReadOnce(self.schema, physical)
         self._set_dictionaries(source.kind == "parquet")
 
     def _limit_rows(self, source: Source, schema: Schema) -> None:
         """Leave at most max_rows rows of each person, the first by key or by place.
 
-        Which ones does not depend on values, and who owns which rows is public.
+        With [period] in each of the first max_periods that the person has rows in. Which ones does
+        not depend on values, and who owns which rows is public.
         """
         assert schema.unit is not None
         self._every = "all_rows"
-        person, most = quote(schema.unit.column), schema.unit.max_rows
         # A file of texts, or a view, has nothing but its columns to tell its rows apart; nor have
         # many files.
         own = {"parquet": "file_row_number" if source.path and source.path.is_file() else None}
@@ -133,7 +134,6 @@ class DuckDBEngine(SqlEngine):
             )
         key = quote(schema.key.name) if keyed and schema.key is not None else None
         order = ", ".join(part for part in (key, place) if part)  # equal keys by their place
-        rank = f"row_number() OVER (PARTITION BY {person} ORDER BY {order})"
         run = self._connection.execute
         run("ALTER VIEW source RENAME TO all_rows")
         if place is None:
@@ -145,10 +145,8 @@ class DuckDBEngine(SqlEngine):
                 )
         self._place = place
         place = place or key
-        run(
-            f"CREATE TABLE beyond AS SELECT {place} AS place FROM (SELECT {place}, {rank} AS "
-            f"rank FROM all_rows) WHERE rank > {most}"
-        )
+        beyond = rows_beyond(self._writer, schema, place, order)
+        run(f"CREATE TABLE beyond AS {beyond}")
         few = run("SELECT count(*) FROM beyond").fetchall()[0][0] == 0
         rest = "" if few else f" WHERE {place} NOT IN (SELECT place FROM beyond)"
         self._counted = rest
@@ -377,8 +375,13 @@ class DuckDBEngine(SqlEngine):
         parts = ", ".join(f"sum(CAST('0x' || substr({row}, {i}, 14) AS HUGEINT))" for i in (1, 15))
         with self._scanning():
             sql = f"SELECT {self._writer.read(self.schema[name])}, count(*), {parts}"
-            found = self._ask(f"{sql} FROM {self._source} GROUP BY 1")
+            found = self._ask(f"{sql} FROM {self._every} GROUP BY 1")
         return {None: "0"} | {value: f"{value} {rest}" for value, *rest in found}
+
+    def every_group(self, names: Sequence[str]) -> Any:
+        """`groups` of all rows, also those that do not count."""
+        with self._scanning():
+            return Cubes(self._writer, self._every, self._table).combinations(names)
 
     def arrow(self) -> Any:
         """The declared columns as one Arrow table, for the reference engine."""

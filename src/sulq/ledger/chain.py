@@ -13,6 +13,7 @@ from dataclasses import asdict, replace
 from datetime import UTC, datetime
 from functools import lru_cache
 from hashlib import sha256
+from heapq import nlargest
 from typing import Any, TypeVar
 
 from sqlalchemy import (
@@ -206,12 +207,17 @@ def now() -> str:
 
 
 class Spending:
-    """What everybody spent, and what single cells spent beyond it."""
+    """What everybody spent, and what single cells spent beyond it.
 
-    def __init__(self, base: int, most: int, extra: Mapping[int, int]) -> None:
+    One person may be in `width` cells: `most` is what so many of them spent at most. With more
+    than one, `extra` has every cell that spent something.
+    """
+
+    def __init__(self, base: int, most: int, extra: Mapping[int, int], width: int = 1) -> None:
         self.base = base
         self.most = most
         self.extra = dict(extra)
+        self.width = width
 
     def add(self, price: int, cells: Iterable[int] | None) -> int:
         """Spend on these cells (None: everybody) and give the largest spending of any cell."""
@@ -221,11 +227,13 @@ class Spending:
             for cell in cells:
                 self.extra[cell] = self.extra.get(cell, 0) + price
                 self.most = max(self.most, self.extra[cell])
+            if self.width > 1:
+                self.most = sum(nlargest(self.width, self.extra.values()))
         return self.top
 
     @property
     def top(self) -> int:
-        """What the cell that spent most has spent."""
+        """What whoever spent most has spent."""
         return self.base + self.most
 
     def level(self) -> None:

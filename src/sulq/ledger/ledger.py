@@ -44,7 +44,7 @@ from sulq.ledger.group_ledger import GroupLedger, Standing
 from sulq.ledger.history import ANSWERS, History, answer_in
 from sulq.ledger.membership import Membership, entered, joined_since
 from sulq.ledger.migrate import is_current, upgrade
-from sulq.ledger.open_periods import check_opened, open_cells
+from sulq.ledger.open_periods import cells_each, check_opened, open_cells
 from sulq.ledger.pay import Known, look_up, normal, pay
 from sulq.ledger.renewal import check_same_cells, renewed
 from sulq.ledger.replay import audit
@@ -92,6 +92,7 @@ class Ledger(Book, History):
         self._bills: Together[Bill, Known] = Together(disk.lock, self._pay)
         self._answers: Together[Answers, dict[int, str]] = Together(disk.lock, self._keep)
         self._open: tuple[int, ...] | None = None  # cells of periods that have rows; None: all
+        self.width = 1  # in how many cells the rows of one person may count
         self.cells = 0
         self.terms: dict[str, Any] = {}
 
@@ -157,7 +158,7 @@ class Ledger(Book, History):
         self._seen, self._epoch, self._since = replay.head, replay.head.epoch, replay.since
         self._freeze = replay.freeze
         self.terms, self.cells, self.total = replay.terms, replay.cells, replay.total
-        self._open = open_cells(self.terms)
+        self._open, self.width = open_cells(self.terms), cells_each(self.terms)
         self.name = replay.name
         self._mark()
         self._group = entered(self._disk, self._seal, replay)
@@ -228,7 +229,7 @@ class Ledger(Book, History):
         A question already charged, or asked again with the same request id, pays nothing.
         `new` says that `find` has just found none of them, so that looking twice is saved.
         """
-        bill = Bill([normal(request, self.cells, self._open) for request in requests])
+        bill = Bill([normal(r, self.cells, self._open, self.width) for r in requests])
         if not new:
             with self._reading() as connection:
                 bill.head = read_head(connection)
@@ -240,7 +241,8 @@ class Ledger(Book, History):
     @patient
     def charge_each(self, bills: Sequence[Sequence[Request]]) -> list[list[Charge] | SulqError]:
         """Pay several bills, each by itself whole or not at all, in one transaction."""
-        asked = [Bill([normal(r, self.cells, self._open) for r in bill]) for bill in bills]
+        opened = (self.cells, self._open, self.width)
+        asked = [Bill([normal(r, *opened) for r in bill]) for bill in bills]
         outcomes = self._bills.through_each(asked)
         lost = [outcome for outcome in outcomes if isinstance(outcome, Lost)]
         if lost and len(lost) == len(outcomes):
@@ -299,7 +301,7 @@ class Ledger(Book, History):
     def _write_charges(self, page: Page, requests: Sequence[Request], known: Known) -> None:
         pay(
             page, requests, known, total=self.total, name=self.name, since=self._since,
-            discoveries=allowed(self.terms), count=self._counted,
+            width=self.width, discoveries=allowed(self.terms), count=self._counted,
         )  # fmt: skip
 
     def _counted(self, requests: Sequence[Request]) -> list[int | None]:

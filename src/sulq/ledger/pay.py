@@ -6,7 +6,7 @@ question of one analyst. Both are looked up first, so that asking again writes n
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -31,7 +31,7 @@ from sulq.ledger.discovery_count import check_discoveries, keep_discoveries
 from sulq.ledger.kept_keys import keep_sets, sets_not_kept
 from sulq.ledger.older_text import question_of
 from sulq.ledger.programs import keep_programs, not_kept
-from sulq.ledger.statements import among
+from sulq.ledger.statements import among, run
 from sulq.ledger.streams import SINCE, check_follow_on, is_running
 from sulq.ledger.types import Charge, Request
 
@@ -58,15 +58,18 @@ def _id_key(request: Request) -> str:
     return digest(request.analyst, "" if request.id is None else request.id)
 
 
-def normal(request: Request, cells: int, opened: tuple[int, ...] | None = None) -> Request:
+def normal(
+    request: Request, cells: int, opened: tuple[int, ...] | None = None, width: int = 1
+) -> Request:
     """The request as it is stored: its cells sorted and once each; all of them means everybody.
 
-    `opened` are the cells of periods that have rows, where rows arrive by periods.
+    `opened` are the cells of periods that have rows, where rows arrive by periods. A person may be
+    in `width` cells: what asks about people, each once, is then charged to everybody, once.
     """
     question = question_of(request.query)
     if question != request.query:
         request = replace(request, query=question)
-    if opened is not None:
+    if opened is not None and not (request.people and width > 1):
         asked = set(opened if request.cells is None else request.cells)
         if request.price and not asked & set(opened):
             raise QueryNotAllowed(
@@ -149,7 +152,7 @@ def look_up(connection: Connection, requests: Sequence[Request]) -> Known:
 
 def pay(
     page: Page, requests: Sequence[Request], known: Known, *, total: int, name: str,
-    discoveries: int, since: int,
+    discoveries: int, since: int, width: int,
     count: Callable[[Sequence[Request]], Sequence[int | None]],
 ) -> None:  # fmt: skip
     """Charge each question not charged yet and bind each new id; or refuse all of them.
@@ -162,7 +165,7 @@ def pay(
         if _key(request) not in known.charges:
             new.setdefault(_key(request), request)
     check_follow_on(page.connection, new.values())
-    spending = _afford(page, new.values(), total, name)
+    spending = _afford(page, new.values(), total, name, width)
     allotments = Allotments(page.connection, new.values())
     allotments.check(new.values(), name)
     modules = not_kept(page, [code for request in new.values() for code in request.programs])
@@ -183,8 +186,10 @@ def pay(
     page.head = replace(page.head, base=spending.base, most=spending.most)
 
 
-def _afford(page: Page, new: Iterable[Request], total: int, name: str) -> Spending:
+def _afford(page: Page, new: Collection[Request], total: int, name: str, width: int) -> Spending:
     """The spending before these requests; refuse them if any cell would exceed the total."""
+    if width > 1:
+        return _afford_in_several(page, new, total, name, width)
     everybody, added = 0, dict[int, int]()
     for request in new:
         if request.cells is None:
@@ -201,6 +206,40 @@ def _afford(page: Page, new: Iterable[Request], total: int, name: str) -> Spendi
     if price > remaining:
         raise BudgetExceeded(price, max(remaining, 0), name)
     return Spending(page.head.base, page.head.most, before)
+
+
+def _afford_in_several(
+    page: Page, new: Collection[Request], total: int, name: str, width: int
+) -> Spending:
+    """The same where a person may be in several cells: no `width` of them may exceed the total."""
+    before = {cell: extra for cell, extra in run(page.connection, _extras).fetchall()}
+    spending = Spending(page.head.base, page.head.most, before, width)
+    after = replace_spending(spending)
+    for request in new:
+        after.add(request.price, request.cells)
+    if after.top > total:
+        cells = {c for r in new for c in r.cells or ()} or None
+        price = sum(request.price for request in new)
+        raise BudgetExceeded(price, _room(spending, cells, total), name)
+    return spending
+
+
+def replace_spending(spending: Spending) -> Spending:
+    """The same, to be tried out."""
+    return Spending(spending.base, spending.most, spending.extra, spending.width)
+
+
+def _room(spending: Spending, cells: Iterable[int] | None, total: int) -> int:
+    """The highest price that these cells could pay."""
+    chosen = None if cells is None else list(cells)
+    low, high = 0, max(total - spending.base, 0)
+    while low < high:
+        middle = (low + high + 1) // 2
+        if replace_spending(spending).add(middle, chosen) <= total:
+            low = middle
+        else:
+            high = middle - 1
+    return low
 
 
 def _append_charge(

@@ -34,7 +34,7 @@ from sulq.ledger.chain import (
 from sulq.ledger.discovery_count import KIND as DISCOVER
 from sulq.ledger.discovery_count import allowed
 from sulq.ledger.freeze import followed
-from sulq.ledger.open_periods import is_append
+from sulq.ledger.open_periods import cells_each, is_append
 from sulq.ledger.types import Allotment, Freeze, Head
 
 # What a refresh did with spending. Entries written before release 2 do not say, and left it with
@@ -98,6 +98,7 @@ class Replay(Following):
         if kind == "open":
             self.terms, self.cells, self.total = body["terms"], body["cells"], body["total"]
             self.name, self.id = body["name"], body.get("id") or self.head.hash
+            self._spending.width = self._highest.width = cells_each(body["terms"])
             if is_group(body):
                 raise Refused(
                     f"this is the ledger of the group {self.name!r}, not of a dataset. Nothing was "
@@ -155,7 +156,8 @@ class Replay(Following):
     @property
     def spending(self) -> Spending:
         """What everybody and each cell has spent."""
-        return Spending(self._spending.base, self._spending.most, self._spending.extra)
+        now = self._spending
+        return Spending(now.base, now.most, now.extra, now.width)
 
     @property
     def whole(self) -> int:

@@ -38,7 +38,7 @@ from sulq.questions.partitions import (
 from sulq.questions.people_view import PeopleRows, people_view
 from sulq.questions.percentile_choice import Choice, choice
 from sulq.questions.residual import projected
-from sulq.questions.running_rows import cells_of, plain_query, running_rows
+from sulq.questions.running_rows import RunningRows, cells_of, plain_query, running_rows
 from sulq.questions.shards import in_shards, numbers_in, shard_ranges, shards_of
 from sulq.values.query import (
     Blocks,
@@ -152,9 +152,12 @@ def check(
     _check_error(query.error, noise)
     distinct = isinstance(values, Dense) and values.kind == "people"
     rows_each = 1 if schema.unit is None or distinct else schema.unit.max_rows
-    if rows_each > 1 and noise in ("binomial", "stitched"):
+    periods_each = 1 if distinct else _periods_each(cells, axes, measurement, schema)
+    if max(rows_each, periods_each) > 1 and noise in ("binomial", "stitched"):
         # m rows may move one number by m units, which m queries of one unit do not cover.
         raise QueryNotAllowed(several_rows(noise))
+    if periods_each > 1 and isinstance(measurement, Discovery):
+        raise QueryNotAllowed("discover: of people in several periods, one period at a time.")
     said = None if measurement is None else measurement.said
     text = _canonical(
         query, base, rows, private, axes, values, mix, releases, sample, said, older, people
@@ -162,7 +165,8 @@ def check(
     return CheckedQuery(
         text, rows, sample, private, axes, values, mix, cells, measurement,
         None if people is None else people.of(text), releases=releases,
-        geometry=geometry, private_cells=private_cells, rows_each=rows_each, error=query.error,
+        geometry=geometry, private_cells=private_cells, rows_each=rows_each,
+        periods_each=periods_each, error=query.error,
         share=measurement.share if isinstance(measurement, Choice) else None,
     )  # fmt: skip
 
@@ -208,6 +212,21 @@ def _of_whole(measurement: Measurement, weight2: Fraction) -> tuple[tuple[Releas
         g, radius2=g.radius2 * weight2, diameter2=g.diameter2 * weight2,
         radius1=g.radius1 * weight, diameter1=g.diameter1 * weight,
     )  # fmt: skip
+
+
+def _periods_each(
+    cells: tuple[int, ...] | None, axes: tuple[Axis, ...], measurement: Measurement | None,
+    schema: Schema,
+) -> int:  # fmt: skip
+    """Of how many periods a person's rows may add up in the same numbers."""
+    if schema.unit is None or schema.unit.max_periods is None:
+        return 1
+    nodes = [a.node for a in axes if measurement is None and a.node is not None]
+    if any(n.op == "column" and n.value == schema.period for n in nodes):
+        return 1  # the numbers of one period are not those of another
+    if isinstance(measurement, RunningRows):  # the rows of earlier periods are in these answers too
+        return min(schema.unit.max_periods, measurement.stream.horizon)
+    return min(schema.unit.max_periods, schema.cell_count if cells is None else len(cells))
 
 
 def several_rows(noise: str) -> str:

@@ -75,6 +75,11 @@ class Bundle:
         return sum(isinstance(checked.measurement, Discovery) for checked, _ in self.parts)
 
     @property
+    def of_people(self) -> bool:
+        """Are they about people, each with one row in place of the table's own?"""
+        return any(checked.people is not None for checked, _ in self.parts)
+
+    @property
     def programs(self) -> tuple[Spec, ...]:
         """The programs that they run."""
         return tuple(spec for checked, _ in self.parts for spec in programs_of(checked))
