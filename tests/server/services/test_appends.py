@@ -31,12 +31,12 @@ def test_the_owner_appends_and_totals_go_on(made_here):
     path = made_here.folder / "data" / "feb.parquet"
     rows(MONTHS[1]).to_parquet(path)
     with made_here.serving(padding=True) as served:
-        before = pace(made_here)
         with (
             sulq.connect(served.url, served.keys["bob"], "people") as bob,
             sulq.connect(served.url, served.keys["anna"], "people") as anna,
         ):
             first = bob.running("count(*)", "sick").exact
+            before = pace(made_here)
             with pytest.raises(sulq.NotPermitted):
                 bob.append("feb.parquet")
             with pytest.raises(sulq.SchemaError):
@@ -88,8 +88,8 @@ def test_from_a_terminal_beside_a_server(made_here, tmp_path):
     rows(MONTHS[1]).to_parquet(new)
     with made_here.serving() as served:
         assert served.ask("sick").status == 200
-        said = ["dataset", "append", "people", str(new), "--dir", str(made_here.folder), "--json"]
-        found = CliRunner().invoke(app, said)
+        where = ["--dir", str(made_here.folder), "--owner", "anna", "--json"]
+        found = CliRunner().invoke(app, ["dataset", "append", "people", str(new), *where])
         assert found.exit_code == 0, found.output
         assert json.loads(found.stdout)["periods"] == MONTHS[:2]
         statuses = [served.ask(f"age > {i}").status for i in range(3)]
