@@ -25,6 +25,7 @@ from sulq.privacy.noise import Noise
 from sulq.privacy.noise_ahead import NoiseAhead
 from sulq.privacy.promise import Promise
 from sulq.questions.contributions import Dense
+from sulq.questions.defined_columns import defined
 from sulq.questions.facts import MAX_COUNTS, Fact, KeyCounts, public_part
 from sulq.questions.partitions import need_key
 from sulq.questions.projection import projection
@@ -44,6 +45,8 @@ if TYPE_CHECKING:
 
 class Database(CommonQuestions):
     """A private table that answers questions, each paid for before a row is read."""
+
+    of_server = False  # is it a dataset of a server, whose promise somebody else chose?
 
     def __init__(
         self, engine: Engine, promise: Promise, ledger: Ledger, noise: Noise, guard: Guard, *,
@@ -119,9 +122,14 @@ class Database(CommonQuestions):
         """Check and price a query, a list of them or a SELECT. Nothing is spent, no row read."""
         return self._planner.question(query, share=share, together=together)
 
-    def answer(self, question: Question, *, request_id: str | None = None) -> Any:
-        """Pay for a question and answer it: an Answer, a list of them, or a Table for SQL."""
-        (found,) = self.answer_all([Order(question, request_id, self._analyst)])
+    def answer(
+        self, question: Question, *, request_id: str | None = None, most: int | None = None
+    ) -> Any:
+        """Pay for a question and answer it: an Answer, a list of them, or a Table for SQL.
+
+        It is refused if more than `most` micro-queries would be charged.
+        """
+        (found,) = self.answer_all([Order(question, request_id, self._analyst, most)])
         if isinstance(found, Exception):
             raise found
         return found
@@ -265,6 +273,17 @@ class Database(CommonQuestions):
         """
         view = copy.copy(self)
         view._planner = self._planner.seen_as(lambda: projection(model, self.schema, clip))
+        view.schema = view._planner.schema
+        return view
+
+    def define(self, *functions: RowFunction, **expressions: str) -> Database:
+        """The same database with functions of a row as columns beside its own, by their names.
+
+        So they can be learned from, too: model.fit(db.define(score, old="age > 65"), ...). The
+        columns and the label of a fit may also be the functions themselves.
+        """
+        view = copy.copy(self)
+        view._planner = self._planner.seen_as(lambda: defined(functions, expressions, self.schema))
         view.schema = view._planner.schema
         return view
 

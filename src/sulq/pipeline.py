@@ -60,6 +60,7 @@ class Order:
     question: Question
     request_id: str | None = None
     analyst: str = ""
+    most: int | None = None  # micro-queries that may be charged for it; None: its price
 
 
 class Timing(Protocol):
@@ -220,10 +221,11 @@ class Pipeline:
         """Read rows once for all that is paid and not answered; store it. Gives what is stored."""
         stored = {text: answer for text, (_, answer) in found.items() if answer is not None}
         groups, charges = _unanswered(cases, stored)
+        known = [case.error or self._known(case, stored) for case in cases] if timing else []
         if not groups:
-            return stored
+            with _timed(timing, known):  # stored answers are laid out at the same moment
+                return stored
         try:
-            known = [case.error or self._known(case, stored) for case in cases]
             self.policy.prepare(self, groups, charges)
             with _timed(timing, known):
                 computed = self.policy.computed(self, groups, charges, until)
@@ -410,6 +412,7 @@ def requests_of(order: Order) -> list[Request]:
             b.key_sets,
             b.discoveries,
             b.of_people,
+            order.most,
         )
         for b, each in zip(bundles, ids, strict=True)
     ]

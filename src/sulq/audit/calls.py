@@ -18,7 +18,9 @@ class AuditedCalls(Database):
 
     promise: AuditPromise  # type: ignore[assignment]  # in place of a promise that rests on noise
 
-    def answer(self, question: Question, *, request_id: str | None = None) -> Any:
+    def answer(
+        self, question: Question, *, request_id: str | None = None, most: int | None = None
+    ) -> Any:
         """Pay for each question of a list and answer it, in order; the first refusal is raised."""
         bundles, answers = question.bundles, []
         ids = [request_id] if len(bundles) == 1 else [
@@ -26,7 +28,9 @@ class AuditedCalls(Database):
         ]  # fmt: skip
         for bundle, id in zip(bundles, ids, strict=True):
             one = replace(question, bundles=(bundle,), facts=(), lay_out=lambda found, _: found[0])
-            answers.append(super().answer(one, request_id=id))
+            own = None if most is None else min(most, self.unpaid(one))
+            answers.append(super().answer(one, request_id=id, most=own))
+            most = None if most is None or own is None else most - own
         counts: list[Answer] = []
         if question.facts:
             public = replace(question, bundles=(), lay_out=lambda _, known: known)
@@ -53,6 +57,13 @@ class AuditedCalls(Database):
         """Refused: what exact sums tell together is what the auditor watches over."""
         raise QueryNotAllowed(
             "estimate: an audited table answers what it is asked, one by one. Nothing was charged."
+        )
+
+    def define(self, *functions: Any, **expressions: str) -> Database:
+        """Refused: the auditor judges questions about the table's own columns."""
+        raise QueryNotAllowed(
+            "define: an audited table answers about its own columns only; write the function into "
+            "the question, as in db.count(old). Nothing was charged."
         )
 
     def project(self, model: Any, *, clip: float | None = None) -> Database:

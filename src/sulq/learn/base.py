@@ -31,7 +31,7 @@ from sulq.learn.arrays import (
     value_matrix,
 )
 from sulq.learn.parameters import About, parameter, parameters_of
-from sulq.learn.task import NOBODY, LeftOut, Task, bounded
+from sulq.learn.task import NOBODY, LeftOut, Task, bounded, with_functions
 from sulq.learn.validation import check_features, feature_names, not_fitted
 from sulq.stepwise import in_steps
 
@@ -129,6 +129,7 @@ class Learner(ABC):
         """With the columns asked for, or every one that is usable but the label and keys."""
         if isinstance(columns, str) or (columns is not None and not len(columns)):
             raise sulq.Refused(f"columns={columns!r}, want a list such as ['age', 'income'].")
+        db, columns, label = with_functions(db, columns, label)
         if columns is None:
             others = (c for c in db.schema.columns if c.name != label and not c.key)
             columns = [c.name for c in others if self._usable(c)]
