@@ -219,6 +219,19 @@ def test_totals_outspend_nobody(source):
     assert db.verify()
 
 
+def test_a_month_that_could_not_pay_pays_before_totals_go_on(source, monkeypatch):
+    """Its rows would be in the answers of later months: one of these does not pay alone."""
+    db = opened(source)
+    db.running("count(*)", "sick")
+    with monkeypatch.context() as patch:
+        patch.setattr(Ledger, "_reserve", lambda *_: None)
+        db = db.append(rows(MONTHS[1]))
+    assert spent(db)[MONTHS[1]] == 0
+    db = silent(db.append(rows(MONTHS[2])))
+    assert spent(db)[MONTHS[1]] == spent(db)[MONTHS[2]] == paid(1)
+    assert numbers(db.running("count(*)", "sick")) == TRUE[:3]
+
+
 def test_totals_paid_and_not_answered_are_answered_later(source, monkeypatch):
     """Killed between charge and answer, with an append in between: one charge, all totals."""
 

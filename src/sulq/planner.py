@@ -19,7 +19,7 @@ from sulq.questions.facts import Fact, divided, is_public, public_values
 from sulq.questions.joint_price import priced_together
 from sulq.questions.partitions import histogram_axis
 from sulq.questions.people_view import PeopleView, people_view
-from sulq.questions.programs_used import check_programs, with_time
+from sulq.questions.programs_used import check_programs, programs_of, with_time
 from sulq.questions.question import Bundle, Plan, Question, SharedPlan, listed
 from sulq.sql import ALL, Groupings, compile_statement
 from sulq.strategies.many_tables import Crosstabs, crosstabs, each_table
@@ -153,6 +153,10 @@ class Planner:
 
         def checked(query: Query) -> tuple[CheckedQuery, Tariff]:
             found = self._checked(query, False)
+            if self.time_micro and programs_of(found):
+                raise QueryNotAllowed(
+                    "running: no program here, whose time is told anew with every total."
+                )
             return found, self.tariff(found)
 
         return running_question(query, self._base, self.periods(), stretches, checked)

@@ -422,7 +422,7 @@ class Ledger(Book, History):
         if self._group is not None and not same_rows:
             self._group.level()
         with self._writing() as page:
-            going_on = renewed(page, self.terms, new, body, self.cells, same_rows, new_periods)
+            going_on = renewed(page, new, body, self.cells, same_rows, new_periods)
             self._reserve(page, going_on)
             epoch = page.head.epoch
         self.terms, self._epoch, self._open = new, epoch, open_cells(new)

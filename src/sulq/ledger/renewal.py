@@ -25,14 +25,14 @@ def check_same_cells(cells: int | None, known: int) -> None:
 
 
 def renewed(
-    page: Page, old: Mapping[str, Any], new: Mapping[str, Any], body: Mapping[str, Any],
-    cells: int, same_rows: bool, new_periods: bool,
+    page: Page, new: Mapping[str, Any], body: Mapping[str, Any], cells: int, same_rows: bool,
+    new_periods: bool,
 ) -> Sequence[Request]:  # fmt: skip
     """Write the entry of a refresh or an append; the chain's epoch is its number.
 
     Gives what running totals that go on ask of the new periods.
     """
-    going_on = reserved(page.connection, old, new) if new_periods else []
+    going_on = reserved(page.connection, new) if new_periods else []
     spending = KEPT if same_rows else HIGHEST
     said = {"terms": new, "body": body, "spending": spending, "time": now()}
     epoch = page.append("append" if new_periods else "refresh", said)

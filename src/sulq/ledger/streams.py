@@ -85,17 +85,16 @@ def check_follow_on(connection: Connection, requests: Iterable[Request]) -> None
         ends[stretch.stream] = stretch.last
 
 
-def reserved(
-    connection: Connection, old: Mapping[str, Any], new: Mapping[str, Any]
-) -> list[Request]:
+def reserved(connection: Connection, new: Mapping[str, Any]) -> list[Request]:
     """What new periods pay for the streams that go on: each from where it ends to the last."""
     schema = Schema.load(new["schema"])
     listed = list(schema[str(schema.period)].listed or ())
-    opened = [listed.index(p) for p in new["periods"] if p not in set(old["periods"])]
+    opened = [listed.index(p) for p in new["periods"]]
     found = []
     for stream, parts in stretches(connection).items():
         said = json.loads(stream)["strategy"]["running"]
         start, horizon, known = said["start"], said["horizon"], parts[-1].last
+        # One that could not pay when it opened is among them: its rows are in later answers too.
         places = [i - start for i in opened if known <= i - start < horizon]
         if not places:
             continue
