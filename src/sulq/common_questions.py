@@ -28,7 +28,7 @@ from sulq.values.uncertain import Uncertain
 if TYPE_CHECKING:
     from sulq.planner import Planner
     from sulq.privacy.promise import Promise
-    from sulq.strategies.running_totals import RunningTotals
+    from sulq.questions.running_answer import RunningTotals
     from sulq.values.schema import Schema
 
 

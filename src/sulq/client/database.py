@@ -45,8 +45,8 @@ from sulq.questions.question import (
     spread_of,
     with_noise_of,
 )
+from sulq.questions.running_answer import received
 from sulq.questions.running_rows import RunningRows
-from sulq.strategies.running_totals import received
 from sulq.values.answer import Answer
 from sulq.values.column import plain
 from sulq.values.price import Budget

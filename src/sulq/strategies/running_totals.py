@@ -6,9 +6,8 @@ go on from the answers of earlier ones. The ledger says which periods have their
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
-from fractions import Fraction
+from collections.abc import Callable, Sequence
+from dataclasses import replace
 from functools import partial
 from itertools import accumulate
 from typing import Any
@@ -16,52 +15,19 @@ from typing import Any
 from sulq.errors import QueryNotAllowed
 from sulq.expressions.stored_tree import dumps
 from sulq.privacy.pricing import Tariff
-from sulq.privacy.toeplitz import deviations, difference, totals
+from sulq.privacy.toeplitz import deviations, totals
 from sulq.questions.check import CheckedQuery
 from sulq.questions.facts import Fact, is_public
 from sulq.questions.question import Bundle, Question
-from sulq.questions.running_rows import RunningRows, Stream, stream_of
+from sulq.questions.running_answer import RunningTotals, totals_answer
+from sulq.questions.running_rows import Stream, stream_of
 from sulq.values.answer import Answer
-from sulq.values.price import Price
 from sulq.values.query import Query, Running
 from sulq.values.schema import Schema
-from sulq.values.uncertain import Linked, Uncertain
 
 Checked = tuple[CheckedQuery, Tariff]
 OF = '"of":'  # what stands before the stream in the text of a stretch
 Stretches = Callable[[str], Sequence[tuple[int, int]]]
-
-
-@dataclass(frozen=True, repr=False)
-class RunningTotals(Answer):
-    """Totals so far, one for each period; `between` says what came in from one to another."""
-
-    stream: Stream | None = field(default=None, compare=False)
-    each: float = 0.0  # the standard deviation of a strategy answer
-
-    def between(self, first: Any, last: Any) -> Uncertain:
-        """The sum over the periods from `first` to `last`, both included, with its own error.
-
-        It is narrower than the difference of two totals taken apart: their noise hangs together.
-        """
-        places = [self._place(first), self._place(last)]
-        if places[0] > places[1]:
-            raise QueryNotAllowed(f"between: {first!r} comes after {last!r}.")
-        before = self.exact[places[0] - 1][0] if places[0] else Fraction(0)
-        value = float(self.exact[places[1]][0] - before)
-        if not self.each or self.stream is None:
-            return Uncertain(value, {}, self.spread)
-        std = self.each * difference(self.stream.horizon, *places)
-        return Uncertain(value, {Linked(): std}, self.spread)
-
-    def _place(self, period: Any) -> int:
-        for i, cell in enumerate(self.cells):
-            if cell == period or str(cell) == str(period):
-                return i
-        raise QueryNotAllowed(f"between: {period!r} has no total here.")
-
-    __str__ = Answer.__str__
-    __repr__ = Answer.__str__
 
 
 def stretch_text(stream: str, first: int, last: int) -> str:
@@ -122,7 +88,7 @@ def _counted(found: Answer, stream: Stream, reached: int) -> RunningTotals:
     """Totals of what is public: exact, and free."""
     by_period = dict(zip(found.cells, found.exact, strict=True))
     sums = accumulate(by_period[period][0] for period in stream.periods[:reached])
-    return _answer(found, list(sums), [0.0] * reached, stream, 0.0)
+    return totals_answer(found, list(sums), [0.0] * reached, stream, 0.0)
 
 
 def _totals(
@@ -135,26 +101,4 @@ def _totals(
     each = first.stds[0][0]
     stds = [each * far for far in deviations(stream.horizon)[: len(exact)]]
     left = min(answer.remaining for (answer,) in found)
-    return _answer(replace(first, remaining=left), exact, stds, stream, each)
-
-
-def _answer(
-    like: Answer, exact: Sequence[Fraction], stds: Sequence[float], stream: Stream, each: float
-) -> RunningTotals:
-    return RunningTotals(
-        tuple((x,) for x in exact), tuple((s,) for s in stds), stream.periods[: len(exact)],
-        ("total",), like.price, like.remaining, like.spread, axes=(stream.column,),
-        stream=stream, each=each,
-    )  # fmt: skip
-
-
-def received(checked: CheckedQuery, tariff: Tariff, body: Mapping[str, Any]) -> RunningTotals:
-    """Totals that a server read off, as its JSON has them."""
-    assert isinstance(checked.measurement, RunningRows)
-    stream, law = checked.measurement.stream, tariff.laws[0]
-    exact = [Fraction(row[0]) for row in body["exact"]]
-    each = law.std * float(tariff.steps[0])
-    stds = [each * far for far in deviations(stream.horizon)[: len(exact)]]
-    price, left = Price(body["price_micro"]), body["remaining_micro"]
-    none = Answer((), (), (), (), price, left, lambda level: law.half_width(level) / law.std)
-    return _answer(none, exact, stds, stream, each)
+    return totals_answer(replace(first, remaining=left), exact, stds, stream, each)
