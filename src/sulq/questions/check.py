@@ -153,11 +153,7 @@ def check(
     distinct = isinstance(values, Dense) and values.kind == "people"
     rows_each = 1 if schema.unit is None or distinct else schema.unit.max_rows
     periods_each = 1 if distinct else _periods_each(cells, axes, measurement, schema)
-    if max(rows_each, periods_each) > 1 and noise in ("binomial", "stitched"):
-        # m rows may move one number by m units, which m queries of one unit do not cover.
-        raise QueryNotAllowed(several_rows(noise))
-    if periods_each > 1 and isinstance(measurement, Discovery):
-        raise QueryNotAllowed("discover: of people in several periods, one period at a time.")
+    _check_several(rows_each, periods_each, noise, measurement)
     said = None if measurement is None else measurement.said
     text = _canonical(
         query, base, rows, private, axes, values, mix, releases, sample, said, older, people
@@ -227,6 +223,17 @@ def _periods_each(
     if isinstance(measurement, RunningRows):  # the rows of earlier periods are in these answers too
         return min(schema.unit.max_periods, measurement.stream.horizon)
     return min(schema.unit.max_periods, schema.cell_count if cells is None else len(cells))
+
+
+def _check_several(
+    rows_each: int, periods_each: int, noise: str, measurement: Measurement | None
+) -> None:
+    """Refuse what cannot be asked of people with several rows."""
+    if max(rows_each, periods_each) > 1 and noise in ("binomial", "stitched"):
+        # m rows may move one number by m units, which m queries of one unit do not cover.
+        raise QueryNotAllowed(several_rows(noise))
+    if periods_each > 1 and isinstance(measurement, Discovery):
+        raise QueryNotAllowed("discover: of people in several periods, one period at a time.")
 
 
 def several_rows(noise: str) -> str:
