@@ -104,6 +104,7 @@ def db():
 
 
 def test_it_is_its_expression():
+    """A row function is the text of its expression, for other names too."""
     assert risk == "case when age > 65 or 30 > 35 then 1 when 30 > 30 then 0.5 else 0 end"
     assert bracket.count("case") == len(LIMITS)
     assert risk("years", "weight") == (
@@ -129,6 +130,8 @@ def test_it_stands_where_an_expression_can(db):
 
 
 def test_functions_call_each_other():
+    """A called function is written out in the caller."""
+
     @sulq.row
     def twice(age):
         return risk(age, bmi=40) + bracket(age)
@@ -137,6 +140,7 @@ def test_functions_call_each_other():
 
 
 def test_calls_are_written_out_in_sql():
+    """sulq.expand replaces calls, and nothing within texts."""
     text = "select avg(heavy(least(bmi, 3))), 'heavy(x)', heavy(heavy(1)) from t"
     assert sulq.expand(text, heavy) == (
         "select avg(((least(bmi, 3)) > 30)), 'heavy(x)', (((1 > 30)) > 30) from t"
@@ -274,6 +278,7 @@ def test_a_text_that_grows_is_stopped_soon():
 
 
 def test_a_function_without_source_says_what_to_do():
+    """A function that cannot be read is refused."""
     space = {}
     exec("def f(a): return a", space)
     with pytest.raises(QueryNotAllowed, match="Define it in a file or a notebook"):
@@ -283,6 +288,8 @@ def test_a_function_without_source_says_what_to_do():
 
 
 def test_lines_are_those_of_the_file():
+    """A refusal names the line that its author sees."""
+
     def wrong(age):
         while age:
             age = 0
@@ -293,6 +300,7 @@ def test_lines_are_those_of_the_file():
 
 
 def test_constants_come_from_around_the_function():
+    """Numbers and dates of the enclosing scope are written in."""
     cut, when = 40, datetime.date(2000, 1, 1)
 
     @sulq.row

@@ -201,6 +201,7 @@ def test_a_file_of_texts(tmp_path):
     ("date_diff('week', born, born)", "'week' is not one of"),
 ])  # fmt: skip
 def test_refusals(text, said):
+    """Each refusal says what is wrong with a moment."""
     declared = COLUMNS | {
         "born": {"type": "date", "low": "1900-01-01", "high": "2020-01-01"},
         "whenever": {"type": "timestamp"},
@@ -210,6 +211,7 @@ def test_refusals(text, said):
 
 
 def test_declarations():
+    """Ends of a timestamp are moments in whole seconds."""
     for wrong in ("soon", 3, "2020-01-31 14:30:00.5"):
         with pytest.raises(sulq.SchemaError, match="want a moment such as"):
             sulq.Schema.load({"columns": {"t": {"type": "timestamp", "low": wrong, "high": LAST}}})
