@@ -25,4 +25,5 @@ running_answer.py     running totals with their errors, and what came in between
 running_rows.py       running totals as a measurement: the answers of a stretch of periods
 residual.py           what a table says beyond its margins, as a measurement
 shards.py             shards of the rows: a fixed hash of the key, as cells of the ledger
+star_tables.py        which of several tables a question is about
 """

@@ -40,6 +40,7 @@ from sulq.questions.percentile_choice import Choice, choice
 from sulq.questions.residual import projected
 from sulq.questions.running_rows import RunningRows, cells_of, plain_query, running_rows
 from sulq.questions.shards import in_shards, numbers_in, shard_ranges, shards_of
+from sulq.questions.star_tables import in_tables, of_one_table
 from sulq.values.query import (
     Blocks,
     Discover,
@@ -120,7 +121,7 @@ def check(
             "sulq.Query(values=['1'], by='region')."
         )
     base = schema
-    query, people, schema = _of_people(query, schema)
+    query, people, schema = _of_people(of_one_table(query, schema), schema)
     running = query.values if isinstance(query.values, Running) else None
     if running is not None:
         query = plain_query(query, schema)
@@ -128,6 +129,7 @@ def check(
         query = replace(query, values=query.values.sums)
     summed, terms = (None, []) if older else _summed(query, schema)
     rows, private = _split(query, schema, terms, older)
+    schema = in_tables(schema, rows)
     named = key_set(query.rows, schema)
     cells = _ledger_cells(rows, _shards(query.rows, named, schema), schema)
     sample, block = (named, ()) if named is not None else _sample(query.rows, schema)
