@@ -16,6 +16,7 @@ from sulq.errors import SchemaError
 from sulq.expressions.quoting import quote
 from sulq.sources.source import TEXTS, Source
 from sulq.sources.stacked_rows import Part, stack_sql, stacked_frames
+from sulq.values.schema import Schema
 from sulq.values.star import KEY, TABLE, Star
 
 PLACE = "sulq_row_number"  # what tells rows of a frame and of a DuckDB file apart
@@ -26,8 +27,8 @@ def limit_rows(
 ) -> tuple[str | None, str]:
     """Make `source` at most max_rows rows of each person, the first by key or by place.
 
-    With [period] in each of the first max_periods that the person has rows in. Which ones does not depend on values, and who owns which rows is public. All of them are
-    `all_rows` then. Gives the column that tells rows apart by place, and the WHERE of those left.
+    With [period] in each of the first max_periods that the person has rows in. Which ones does not
+    depend on values, and who owns which rows is public. All of them are `all_rows` then. Gives the column that tells rows apart by place, and the WHERE of those left.
     """
     schema, run = writer.schema, connection.execute
     run("ALTER VIEW source RENAME TO all_rows")
