@@ -28,7 +28,8 @@ def limit_rows(
     """Make `source` at most max_rows rows of each person, the first by key or by place.
 
     With [period] in each of the first max_periods that the person has rows in. Which ones does not
-    depend on values, and who owns which rows is public. All of them are `all_rows` then. Gives the column that tells rows apart by place, and the WHERE of those left.
+    depend on values, and who owns which rows is public. All of them are `all_rows` then. Gives
+    the column that tells rows apart by place, and the WHERE of those left.
     """
     schema, run = writer.schema, connection.execute
     run("ALTER VIEW source RENAME TO all_rows")
