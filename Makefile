@@ -72,13 +72,19 @@ tools:
 	@{ command -v strace && command -v openssl && command -v psql; } >/dev/null || \
 	$(call apt,strace openssl postgresql-client)
 
-# Clients of PostgreSQL's protocol that only `make soak` tries: JDBC, ODBC, R, pgcli, sqlsmith.
+# A program in an environment of its own: what these need conflicts.
+own = test -x $(VENV)/$(1)/bin/$(2) || { $(PYTHON) -m venv $(VENV)/$(1) && \
+	$(VENV)/$(1)/bin/pip install --quiet --disable-pip-version-check $(3); }
+
+# Clients of PostgreSQL's protocol that only `make soak` tries: JDBC, ODBC, R, pgcli, dbt, Superset,
+# and sqlsmith, which writes random statements.
 clients: $(READY)
 	@{ command -v isql && command -v sqlsmith && command -v Rscript && \
 	test -f /usr/share/java/postgresql.jar; } >/dev/null || \
 	$(call apt,default-jdk-headless libpostgresql-jdbc-java odbc-postgresql unixodbc r-cran-rpostgresql sqlsmith)
-	@test -x $(VENV)/clients/bin/pgcli || { $(PYTHON) -m venv $(VENV)/clients && \
-	$(VENV)/clients/bin/pip install --quiet --disable-pip-version-check pgcli; }
+	@$(call own,clients,pgcli,pgcli==4.7.1)
+	@$(call own,dbt,dbt,dbt-core==1.9.11 dbt-postgres==1.9.1)
+	@$(call own,superset,superset,apache-superset==6.1.0 flask-caching==2.3.1 cachetools psycopg2-binary)
 
 # axe-core checks that pages can be used by everyone. Without npm that check is skipped.
 axe: $(READY)

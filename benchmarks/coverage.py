@@ -178,7 +178,7 @@ def measured(
         more = coverage(name, lists, guarantee, TIMES * runs, queries)
         for key in below:
             first, then = (held_in_all(*f[key]) for f in (found, more))
-            print(f"<!-- {key}: {first:.1%}, then {then:.1%} -->")
+            print(f"<!-- {name}, {guarantee}: {key} {first:.1%}, then {then:.1%} -->")
         found |= {key: more[key] for key in below}
         for key in (key for key in below if held_in_all(*more[key]) < AGAIN):
             print(f"<!-- {name}, {guarantee}: {key} is below {AGAIN:.0%} -->")

@@ -360,6 +360,22 @@ def test_an_operation_is_a_statement(cursor, operation):
         cursor.execute(operation)
 
 
+def test_a_dataset_of_a_server_is_not_spent_on_without_a_limit(tmp_path):
+    """Somebody else chose its promise: a new statement is refused with its price, then allowed."""
+    from server.instance import made
+
+    with made(tmp_path / "instance").serving() as instance:
+        db = sulq.connect(instance.url, instance.keys["bob"], "people")
+        text = "select count(*) from people where secret"
+        with pytest.raises(dbapi.ProgrammingError, match=r"(?s)price=1 query.*spend=5"):
+            dbapi.connect(db).cursor().execute(text)
+        assert dbapi.connect(db).cursor().execute("select count(*) from people").fetchone()
+        assert db.budget.spent == 0
+        first = dbapi.connect(db, spend=1).cursor().execute(text).fetchall()
+        assert dbapi.connect(db).cursor().execute(text).fetchall() == first
+        assert db.budget.spent == 1
+
+
 def test_a_free_connection_never_spends(db):
     """Statements are estimated from stored answers, or refused."""
     db.sql("select smoker, count(*) from people group by smoker")

@@ -44,6 +44,8 @@ if TYPE_CHECKING:
 class Database(CommonQuestions):
     """A private table that answers questions, each paid for before a row is read."""
 
+    of_server = False  # is it a dataset of a server, whose promise somebody else chose?
+
     def __init__(
         self, engine: Engine, promise: Promise, ledger: Ledger, noise: Noise, guard: Guard, *,
         pricing: str = "geometry", name: str = "", planner: Planner | None = None,
@@ -118,9 +120,14 @@ class Database(CommonQuestions):
         """Check and price a query, a list of them or a SELECT. Nothing is spent, no row read."""
         return self._planner.question(query, share=share, together=together)
 
-    def answer(self, question: Question, *, request_id: str | None = None) -> Any:
-        """Pay for a question and answer it: an Answer, a list of them, or a Table for SQL."""
-        (found,) = self.answer_all([Order(question, request_id, self._analyst)])
+    def answer(
+        self, question: Question, *, request_id: str | None = None, most: int | None = None
+    ) -> Any:
+        """Pay for a question and answer it: an Answer, a list of them, or a Table for SQL.
+
+        It is refused if more than `most` micro-queries would be charged.
+        """
+        (found,) = self.answer_all([Order(question, request_id, self._analyst, most)])
         if isinstance(found, Exception):
             raise found
         return found

@@ -104,8 +104,9 @@ class Magic:
         print(self._price(db, sql, question, to_pay))
         if given.price or not self._may_pay(to_pay):
             return None
-        with nullcontext() if self._limit is None else self._limit.paying(db, question):
-            table: Table = db.answer(question)
+        allowed = nullcontext(to_pay) if self._limit is None else self._limit.paying(db, question)
+        with allowed as most:
+            table: Table = db.answer(question, most=most)
         if given.into is not None:
             self._shell.push({given.into: table})
         if not given.no_chart:

@@ -60,6 +60,7 @@ class Order:
     question: Question
     request_id: str | None = None
     analyst: str = ""
+    most: int | None = None  # micro-queries that may be charged for it; None: its price
 
 
 class Timing(Protocol):
@@ -409,6 +410,7 @@ def requests_of(order: Order) -> list[Request]:
             tuple(spec.code for spec in b.programs),
             b.key_sets,
             b.discoveries,
+            order.most,
         )
         for b, each in zip(bundles, ids, strict=True)
     ]

@@ -22,7 +22,7 @@ from sulq.questions.programs_used import check_programs, with_time
 from sulq.questions.question import Bundle, Plan, Question, SharedPlan, listed
 from sulq.sql import ALL, Groupings, compile_statement
 from sulq.strategies.many_tables import Crosstabs, crosstabs, each_table
-from sulq.strategies.sharing import Shared, share
+from sulq.strategies.sharing import Shared, may_be_shared, share
 from sulq.strategies.subtotals import Subtotals, is_nested, subtotals
 from sulq.values.marginals import Marginals
 from sulq.values.per_person import PerPerson
@@ -187,18 +187,28 @@ class Planner:
         pairs = [(q, checked[q]) for q in queries]
         tried = [self._shared_by(asked, self.plan(list(asked.queries)))
                  for asked in self._as_tables(pairs)]  # fmt: skip
+        tried = tried or self._as_counts(pairs)
         if not tried:
-            each = [found for _, found in pairs]
-            counts = share(each, self._stored, self.check, self._micro, self._promise.guarantee)
-            if counts is None:
-                return None
-            tried = [self._shared_by(counts, Plan(((),), self.priced([counts.query]), ()))]
+            return None
         best = min(tried, key=lambda found: _micro(found.plan))
         return best if _micro(best.plan) < sum(alone.values()) else None
 
     def _shared_by(self, asked: Crosstabs | Subtotals | Shared, plan: Plan) -> SharedPlan:
         assert plan.bundle is not None
         return SharedPlan(asked.answers, plan, asked.half_widths(plan.bundle))
+
+    def _as_counts(self, asked: Sequence[tuple[Query, CheckedQuery]]) -> list[SharedPlan]:
+        """The ways to ask counts together: by every value of their columns, or by the pieces that
+        they tell apart where there are too many values.
+        """
+        each = [found for _, found in asked]
+        counts = share(each, self._stored, self.check, self._micro, self._promise.guarantee)
+        if counts is not None:
+            return [self._shared_by(counts, Plan(((),), self.priced([counts.query]), ()))]
+        if not may_be_shared(each):
+            return []
+        by_pieces = self._subtotals(asked)
+        return [self._shared_by(found, self.plan(list(found.queries))) for found in by_pieces]
 
     def _micro(self, query: Query) -> int:
         """What one query costs by itself, in micro-queries."""
@@ -210,12 +220,16 @@ class Planner:
         """The ways to ask tables of counts together: by their columns, or by common cells."""
         by_columns = crosstabs(asked, self._promise.guarantee, weight=each_table)
         by_cells: list[Subtotals] = []
-        if by_columns is None or is_nested([c for _, c in asked]):
-            by_cells = subtotals(
-                [(q, c, self.tariff(c)) for q, c in asked], self._stored, self.check,
-                lambda c: is_public(c, self._stored), self._promise.guarantee,
-            )  # fmt: skip
+        tables = [c for _, c in asked]
+        if by_columns is None or is_nested(tables):
+            by_cells = self._subtotals(asked) if any(t.axes for t in tables) else []
         return [*([] if by_columns is None else [by_columns]), *by_cells]
+
+    def _subtotals(self, asked: Sequence[tuple[Query, CheckedQuery]]) -> list[Subtotals]:
+        return subtotals(
+            [(q, c, self.tariff(c)) for q, c in asked], self._stored, self.check,
+            lambda c: is_public(c, self._stored), self._promise.guarantee,
+        )  # fmt: skip
 
     @property
     def _may_share(self) -> bool:

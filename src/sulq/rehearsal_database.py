@@ -49,9 +49,11 @@ FIRST, LAST = datetime.date(2000, 1, 1), datetime.date(2029, 12, 31)
 class Rehearsal(Database):
     """A Database of synthetic rows: the same calls, nothing real read or spent."""
 
-    def answer(self, question: Question, *, request_id: str | None = None) -> Any:
+    def answer(
+        self, question: Question, *, request_id: str | None = None, most: int | None = None
+    ) -> Any:
         """Answer a question from synthetic rows."""
-        return _marked(super().answer(question, request_id=request_id))
+        return _marked(super().answer(question, request_id=request_id, most=most))
 
     def estimated(self, question: Question, *, analyst: str | None = None) -> Any:
         """What stored answers say, of synthetic rows as they are."""

@@ -61,12 +61,15 @@ class SpendingLimit:
             self.spent = max(self.spent - price, 0)
 
     @contextmanager
-    def paying(self, db: Database, question: Question) -> Iterator[None]:
-        """What is unpaid of a question is taken, and put back if it is refused."""
+    def paying(self, db: Database, question: Question) -> Iterator[int]:
+        """What is unpaid of a question is taken, and put back if it is refused.
+
+        Gives the micro-queries that were taken: the most that may be charged for it.
+        """
         price = db.unpaid(question)
         self.take(price)
         try:
-            yield
+            yield price
         except SulqError as error:
             if error.charged is False:
                 self.give_back(price)

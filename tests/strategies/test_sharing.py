@@ -13,6 +13,7 @@ SCHEMA = {
         "smoker": {"type": "boolean"},
         "region": {"values": ["n", "s", "e"]},
         "day": {"type": "date", "low": "2024-01-01", "high": "2024-12-31"},
+        "income": {"type": "number", "low": 0, "high": 100_000},
     }
 }
 
@@ -28,6 +29,7 @@ def table():
             "smoker": pa.array(smokes.tolist(), pa.bool_()),
             "region": pick.choice(["n", "s", "e", "elsewhere"], 3000),
             "day": days.astype("datetime64[D]"),
+            "income": pa.array(pick.uniform(-1e4, 2e5, 3000), mask=pick.random(3000) < 0.1),
         }
     )
 
@@ -49,6 +51,19 @@ BATCHES = {
         12.4, 6.2,
     ),
     "days": ([f"day >= '2024-{m:02}-{d:02}'" for m in range(1, 13) for d in range(2, 28)], 11, 7),
+    "numbers": ([f"income between {a} and {3 * a}" for a in range(2000, 60_000, 1000)], 9.6, 4.9),
+    "too many values": (
+        [
+            f"age < {a} and day >= '2024-{m:02}-01'"
+            for a in range(10, 100, 10) for m in range(2, 12)
+        ],
+        9.3, 5.8,
+    ),
+    "disjoint": (
+        [f"income >= {a} and income < {a + 1e4} and smoker" for a in range(0, 90_000, 10_000)],
+        2.0, 1.01,
+    ),
+    "many numbers": ([f"income between {a} and {2 * a}" for a in range(9, 50_000, 333)], 15.5, 9.0),
 }  # fmt: skip
 
 
@@ -85,6 +100,20 @@ def test_rectangles_of_two_columns(guarantee, most):
     assert db.price(queries).queries <= most
     together = [x.value for x in db.ask(queries)]
     assert together == pytest.approx([x.value for x in db.ask(queries, share=False)], abs=1e-6)
+
+
+def test_counts_that_have_no_cells_in_common_are_asked_one_by_one():
+    """Columns that are compared, errors of their own, or more cells than are looked at."""
+    db = opened(table(), SCHEMA)
+    each = {
+        "compared": [f"income > 100 * age + {a}" for a in range(6)],
+        "too many": [f"income > {a} and day > '2024-02-{a % 28 + 1:02}' and age > {a % 100}"
+                     for a in range(1, 200)],
+    }  # fmt: skip
+    for wheres in each.values():
+        assert db.price([sulq.Query(where=w) for w in wheres]).queries == len(wheres)
+    exact = [sulq.Query(where=f"income > {a}", error=500) for a in range(6)]
+    assert db.price(exact).queries == 6 * db.price(exact[0]).queries
 
 
 def test_a_batch_in_another_order_is_the_same_question():

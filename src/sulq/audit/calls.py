@@ -18,7 +18,9 @@ class AuditedCalls(Database):
 
     promise: AuditPromise  # type: ignore[assignment]  # in place of a promise that rests on noise
 
-    def answer(self, question: Question, *, request_id: str | None = None) -> Any:
+    def answer(
+        self, question: Question, *, request_id: str | None = None, most: int | None = None
+    ) -> Any:
         """Pay for each question of a list and answer it, in order; the first refusal is raised."""
         bundles, answers = question.bundles, []
         ids = [request_id] if len(bundles) == 1 else [
@@ -26,7 +28,9 @@ class AuditedCalls(Database):
         ]  # fmt: skip
         for bundle, id in zip(bundles, ids, strict=True):
             one = replace(question, bundles=(bundle,), facts=(), lay_out=lambda found, _: found[0])
-            answers.append(super().answer(one, request_id=id))
+            own = None if most is None else min(most, self.unpaid(one))
+            answers.append(super().answer(one, request_id=id, most=own))
+            most = None if most is None or own is None else most - own
         counts: list[Answer] = []
         if question.facts:
             public = replace(question, bundles=(), lay_out=lambda _, known: known)

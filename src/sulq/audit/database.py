@@ -49,7 +49,7 @@ class AuditedDatabase(AuditedCalls):
         """What each of several orders gets: its exact answer, or why it has none."""
         found = super().answer_all(orders, until=until, timing=timing)
         for spent in found:
-            if isinstance(spent, BudgetExceeded):
+            if isinstance(spent, BudgetExceeded) and spent.remaining < 1:
                 spent.args = (
                     f"no question is left of the {self.promise.queries:,} of {self.name!r}, or of "
                     "your share of them. Nothing was charged.\nWhat was asked before is answered, "

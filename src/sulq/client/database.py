@@ -73,6 +73,8 @@ class _Elsewhere:
 class RemoteDatabase(Database):
     """A dataset of a server, asked with one key."""
 
+    of_server = True
+
     def __init__(self, wire: Wire, facts: dict[str, Any]) -> None:
         self._wire = wire
         schema = Schema.load(facts["schema"])
@@ -92,10 +94,12 @@ class RemoteDatabase(Database):
 
     # ---- questions, over the wire ---------------------------------------------------------
 
-    def answer(self, question: Question, *, request_id: str | None = None) -> Any:
-        """Have the server's pipeline pay for a question and answer it."""
+    def answer(
+        self, question: Question, *, request_id: str | None = None, most: int | None = None
+    ) -> Any:
+        """Have the server's pipeline pay for a question and answer it; at most so much."""
         counts = self._counted(question.facts)
-        found = self._asked(question.bundles, request_id)
+        found = self._asked(question.bundles, request_id, most)
         pairs, here = zip(question.bundles, found, strict=True), (self.url, self.name)
         return question.lay_out([with_noise_of(here, b, a) for b, a in pairs], counts)
 
@@ -108,12 +112,14 @@ class RemoteDatabase(Database):
         body = _with_programs(_body_of(question.bundles))
         return int(self._wire.post(at(self.name, "price"), body)["unpaid_micro"])
 
-    def _asked(self, asked: Sequence[Bundle], request_id: str | None) -> list[list[Answer]]:
+    def _asked(
+        self, asked: Sequence[Bundle], request_id: str | None, most: int | None = None
+    ) -> list[list[Answer]]:
         """Send the queries of every bundle; the numbers that come back fill the answers."""
         self._pipeline.lifetime.check(self.name)
         if not asked:
             return []
-        body = _with_programs(_body_of(asked))
+        body = _with_programs(_body_of(asked)) | ({} if most is None else {"most_micro": most})
         found = self._wire.post(at(self.name, "ask"), body, request_id)
         answers = iter([found["answer"]] if "answer" in found else found["answers"])
         return [_filled(bundle, [next(answers) for _ in bundle.parts]) for bundle in asked]
@@ -284,15 +290,18 @@ class RemoteAudited(AuditedCalls, RemoteDatabase):
     def _planner_of(self, schema: Schema, promise: Any, pricing: str, name: str) -> Planner:
         return AuditPlanner(schema, promise, name, None, None)
 
-    def _asked(self, asked: Sequence[Bundle], request_id: str | None) -> list[list[Answer]]:
+    def _asked(
+        self, asked: Sequence[Bundle], request_id: str | None, most: int | None = None
+    ) -> list[list[Answer]]:
         """As elsewhere; the numbers of a table come as they are laid out."""
         if len(asked) != 1 or not isinstance(asked[0], TableBundle):
-            return super()._asked(asked, request_id)
+            return super()._asked(asked, request_id, most)
         self._pipeline.lifetime.check(self.name)
         queries = [query.to_json() for query in asked[0].queries]
-        body = {"query": queries[0]} if len(queries) == 1 else {
+        body: dict[str, Any] = {"query": queries[0]} if len(queries) == 1 else {
             "queries": queries, "share": False, "together": True,
         }  # fmt: skip
+        body |= {} if most is None else {"most_micro": most}
         found = self._wire.post(at(self.name, "ask"), body, request_id)
         answers = [found["answer"]] if "answer" in found else found["answers"]
         if sum(answer["price_micro"] for answer in answers) != asked[0].price.micro:

@@ -1,7 +1,8 @@
 """DB-API 2.0 (PEP 249), for tools that speak it: sulq.dbapi.connect(...) -> Connection.
 
-Every `execute` is `db.sql`: paid before a row is read, free when it was asked before. There
-are no transactions, because a charge is never taken back.
+Every `execute` is `db.sql`: paid before a row is read, free when it was asked before, within the
+limit of the connection (`spend=`; a dataset of a server is not spent on without one). There are no
+transactions, because a charge is never taken back.
 
 pep249.py        errors and types that PEP 249 names
 substitution.py  parameters as literals

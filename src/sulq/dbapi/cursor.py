@@ -33,6 +33,10 @@ if TYPE_CHECKING:
     from sulq.values.table import Table
 
 ALIVE = re.compile(r"\s*select\s+(\d{1,9})\s*;?\s*", re.IGNORECASE)  # is anybody there?
+HOW = (
+    "EXPLAIN SELECT ... shows the price, free. To allow it, connect with a limit: "
+    "sulq.dbapi.connect(db, spend=5) (queries)."
+)
 EXPLAIN = re.compile(r"\s*explain\s+", re.IGNORECASE)
 
 
@@ -43,15 +47,18 @@ def connect(
 
     A path that ends in .toml is a sulq.toml. A Database that was open before stays open when
     the connection is closed. free=True spends nothing: statements are estimated from stored
-    answers alone. spend=5 lets the connection spend five queries and no more. intervals=False
-    leaves out the low and high columns beside each number.
+    answers alone. spend=5 lets the connection spend five queries and no more. Without it the limit
+    is what the promise has left, which whoever opened the rows chose; a dataset of a server, which
+    somebody else opened, is not spent on. intervals=False leaves out the low and high columns
+    beside each number.
     """
     from sulq.database import Database
     from sulq.open_database import open
     from sulq.spending_limit import SpendingLimit
 
     with translated():
-        limit = None if spend is None else SpendingLimit(spend, "Connect with spend=... queries.")
+        theirs = isinstance(source, Database) and source.of_server
+        limit = None if spend is None and not theirs else SpendingLimit(spend, HOW)
     said: dict[str, Any] = {"free": free, "limit": limit, "intervals": intervals}
     if isinstance(source, Database):
         if options:
@@ -214,8 +221,8 @@ class Cursor:
         if limit is None or self.connection.free:
             return db.sql(statement, free=self.connection.free)
         question = db.question(statement)
-        with limit.paying(db, question):
-            table: Table = db.answer(question)
+        with limit.paying(db, question) as most:
+            table: Table = db.answer(question, most=most)
         return table
 
     def _columns(self, table: Table) -> dict[str, list[Any]]:

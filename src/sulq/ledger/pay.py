@@ -12,7 +12,7 @@ from typing import Any
 
 from sqlalchemy import Connection, bindparam, insert, select, update
 
-from sulq.errors import BudgetExceeded, QueryNotAllowed
+from sulq.errors import BudgetExceeded, QueryNotAllowed, in_queries
 from sulq.ledger.allotments import Allotments
 from sulq.ledger.chain import (
     CELLS,
@@ -155,6 +155,7 @@ def pay(
     for request in requests:
         if _key(request) not in known.charges:
             new.setdefault(_key(request), request)
+    _check_most(requests, sum(request.price for request in new.values()), name)
     spending = _afford(page, new.values(), total, name)
     allotments = Allotments(page.connection, new.values())
     allotments.check(new.values(), name)
@@ -174,6 +175,18 @@ def pay(
     page.index(_set_extra, *({"which": c, "extra": e} for c, e in spending.extra.items()))
     allotments.write(page)
     page.head = replace(page.head, base=spending.base, most=spending.most)
+
+
+def _check_most(requests: Sequence[Request], price: int, name: str) -> None:
+    """Refuse what costs more than it did when it was allowed: the rows were refreshed meanwhile."""
+    allowed = min((r.most for r in requests if r.most is not None), default=price)
+    if price > allowed:
+        error = BudgetExceeded(price, allowed, name)
+        error.args = (
+            f"price={in_queries(price)} now; allowed for it: {in_queries(allowed)}. Nothing was "
+            "charged.\nIts rows were refreshed meanwhile: look at the price, and ask again.",
+        )
+        raise error
 
 
 def _afford(page: Page, new: Iterable[Request], total: int, name: str) -> Spending:

@@ -64,8 +64,8 @@ class LocalDatabases:
         db = self._db(dataset)
         question = db.question(sql)
         self._tokens.check(price_token, "", dataset, question)
-        with self._limit.paying(db, question):
-            found: Table = db.answer(question)
+        with self._limit.paying(db, question) as most:
+            found: Table = db.answer(question, most=most)
         return _said(found, str(db.promise))
 
     async def budget(self, dataset: str) -> dict[str, Any]:

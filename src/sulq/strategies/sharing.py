@@ -96,12 +96,8 @@ def share(
     guarantee: str,
 ) -> Shared | None:  # fmt: skip
     """A cheaper way to ask these counts with the same mean error, if there is one to try."""
-    if len({q.text for q in queries}) < FEWEST or not all(_is_count(q) for q in queries):
+    if not may_be_shared(queries):
         return None
-    if any(q.error is not None for q in queries):
-        return None  # each names the error it wants
-    if any(has_program(q.where) for q in queries):
-        return None  # a program runs on rows that are paid for
     names = tuple(sorted(set().union(*(q.where.columns() for q in queries if q.where is not None))))
     batch = domain_batch(names, schema, MAX_CELLS)
     if batch is None:
@@ -119,6 +115,15 @@ def share(
         return _made(patterns, columns, by, names, guarantee == "beliefs")
     tried = list(_by_widest(work, names, batch, schema, check))
     return min(tried, key=lambda shared: price(shared.query))
+
+
+def may_be_shared(queries: Sequence[CheckedQuery]) -> bool:
+    """Are they counts, enough of them, that say nothing about how they are to be asked?"""
+    if len({q.text for q in queries}) < FEWEST or not all(_is_count(q) for q in queries):
+        return False
+    if any(q.error is not None for q in queries):
+        return False  # each names the error it wants
+    return not any(has_program(q.where) for q in queries)  # that runs on rows that are paid for
 
 
 def _is_count(q: CheckedQuery) -> bool:
@@ -181,7 +186,7 @@ def named_queries(like: Query) -> Iterator[Query]:
     assert isinstance(like.by, tuple)
     cut = [len(p.edges) - 1 for p in like.by[-2:] if isinstance(p, Bins)]
     yield replace(like, values=("1",))
-    for workload in NAMED if cut else ():
+    for workload in NAMED if cut and cut[-1] <= MAX_CELLS else ():
         yield replace(like, values=Strategy((workload,)))
     for workloads in PAIRS if len(cut) == 2 and math.prod(cut) <= MAX_CELLS else ():
         yield replace(like, values=Strategy(workloads))

@@ -1,10 +1,11 @@
 """Histograms with their subtotals: tables and counts over the same cells, from one strategy.
 
-Bins within wider bins, ranges of a histogram, a rollup of one column: each number adds up some
-cells that all of them tell apart. Whole-number combinations of those cells are measured that make
-the mean variance of all tables, each counting alike, smallest for the price (optimum.py). All
-numbers are read off the same combinations, so they agree. Where it is public how many rows there
-are in all, that is used: it costs nothing, and the cells add up to it.
+Bins within wider bins, ranges of a histogram, a rollup of one column, counts over columns with
+too many values to look at each: every number adds up some cells that all of them tell apart.
+Whole-number combinations of those cells are measured that make the mean variance of all tables,
+each counting alike, smallest for the price (optimum.py). All numbers are read off the same
+combinations, so they agree. Where it is public how many rows there are in all, tables use it: it
+costs nothing, and the cells add up to it.
 """
 
 from __future__ import annotations
@@ -41,7 +42,7 @@ from sulq.values.price import Price
 from sulq.values.query import Bins, Query, Strategy
 from sulq.values.schema import Schema
 
-MAX_CELLS = 1_500  # before those that all numbers treat alike become one
+MAX_CELLS = 8_000  # before those that all numbers treat alike become one
 MAX_ENTRIES = 2**22  # numbers of all tables times cells
 ZERO = 1e-12  # nothing but rounding
 
@@ -110,12 +111,12 @@ def subtotals(
     places = tuple(numbers[t.text] for _, t, _ in asked)
     asked = list(each.values())
     tables = tuple(checked for _, checked, _ in asked)
-    if not any(t.axes for t in tables) or not _of_the_same_rows(asked):
+    if not _of_the_same_rows(asked):
         return []
     alike = len({t.where for t in tables}) == 1
     like = replace(asked[0][0], by=None, values=("1",)) if alike else Query()
     total = check(like)
-    public = is_public(total)
+    public = is_public(total) and any(t.axes for t in tables)  # counts alone are about no centre
     free = [is_public(t) for t in tables]
     if any(f and not (public and t.text == total.text) for f, t in zip(free, tables, strict=True)):
         return []  # what is public of the columns is exact, and no sum of these cells

@@ -184,5 +184,14 @@ class _Raw:
             data += part
         return found
 
+    def some(self):
+        """What comes until it is ready again, or hangs up."""
+        data = b""
+        while not (found := messages(data)) or found[-1][0] != "Z":
+            if not (part := self._socket.recv(65536)):
+                break
+            data += part
+        return data
+
     def __del__(self):
         self._socket.detach()

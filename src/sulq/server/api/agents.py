@@ -7,7 +7,6 @@ spends only within the cap that the owner set for its key, and only what it was 
 from __future__ import annotations
 
 import json
-from hashlib import sha256
 from typing import Any
 from urllib.parse import urlsplit
 
@@ -25,7 +24,6 @@ from sulq.server.gate import RequestContext
 from sulq.server.services.access import Record
 from sulq.server.services.context import Services
 from sulq.server.services.histories import newest_of
-from sulq.server.services.registry import Registry
 
 routes = APIRouter(tags=["agents"], route_class=StrictRoute)
 HOW = (
@@ -38,14 +36,8 @@ class Agents:
     """What the agents of one server share."""
 
     def __init__(self, services: Services) -> None:
-        self.tokens = PriceTokens(_secret(services.registry))
+        self.tokens = PriceTokens(services.registry.shared_secret("price tokens"))
         self.rehearsals = KeptRehearsals()
-
-
-def _secret(registry: Registry) -> bytes:
-    """The same for all processes and servers of a registry, and known to no analyst."""
-    row = registry.one("SELECT hash FROM keys ORDER BY created, id LIMIT 1")
-    return sha256(b"price tokens" + (b"" if row is None else bytes(row["hash"]))).digest()
 
 
 @routes.post("/mcp", include_in_schema=False)
@@ -113,12 +105,14 @@ class AgentDesk:
         record = await self._record(dataset)
         db, question = await self._db(record), await self._question(record, sql)
         self._agents.tokens.check(price_token, self._principal.key, str(record.id), question)
+        most = None  # but the cap
         if not self._principal.capped:
             unpaid = await self._services.answers.unpaid(self._principal, record, question)
             if unpaid:
                 raise Refused(f"price={in_queries(unpaid)}. Nothing was charged.\n{HOW}")
+            most = 0
         body = await self._services.answers.answer(
-            self._principal, record, lambda view: view.question(sql), None, "mcp"
+            self._principal, record, lambda view: view.question(sql), None, "mcp", most
         )
         return answer_said(json.loads(body)["table"], str(db.promise))
 

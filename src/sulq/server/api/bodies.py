@@ -57,6 +57,13 @@ Programs = Field(
 )
 
 
+Most = Field(
+    None,
+    ge=0,
+    description="Refuse it if more micro-queries would be charged; null: its price.",
+)
+
+
 class Ask(Body):
     """One query, or a list of them as one batch."""
 
@@ -67,6 +74,7 @@ class Ask(Body):
     share: bool = Field(True, description="Measure counts together where cheaper.")
     together: bool = Field(False, description="The list is one question of the ledger.")
     programs: list[str] | None = Programs
+    most_micro: int | None = Most
 
 
 Define = Field(
@@ -85,6 +93,7 @@ class Sql(Body):
     )
     define: str | None = Define
     programs: list[str] | None = Programs
+    most_micro: int | None = Most
 
 
 class ToPrice(Ask):

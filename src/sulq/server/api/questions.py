@@ -41,7 +41,7 @@ routes = router("asking")
 async def ask(here: ADataset, body: models.Ask, request_id: RequestId = None) -> Response:
     """Paid before a row is read. A question asked before gets its stored answer, free."""
     form = "query" if body.query is not None else "queries"
-    return await _answered(here, _maker(here, body), request_id, form)
+    return await _answered(here, _maker(here, body), request_id, form, body.most_micro)
 
 
 @routes.post(
@@ -72,7 +72,7 @@ async def sql(here: ADataset, body: models.Sql, request_id: RequestId = None) ->
     """Every declared group, each number with a low and a high end beside it."""
     form = body.sql if body.define is None else json.dumps([body.sql, body.define])
     make = _with(body.programs, partial(_select, body.sql, body.define))
-    return await _answered(here, make, request_id, form)
+    return await _answered(here, make, request_id, form, body.most_micro)
 
 
 @routes.post(
@@ -100,10 +100,11 @@ async def review(here: ADataset, body: models.ToReview) -> Response:
 
 
 async def _answered(
-    here: DatasetCaller, make: Callable[[Database], Question], request_id: str | None, form: str
-) -> Response:
+    here: DatasetCaller, make: Callable[[Database], Question], request_id: str | None, form: str,
+    most: int | None,
+) -> Response:  # fmt: skip
     known = checked_id(request_id)
-    body = await here.services.answers.answer(here.principal, here.record, make, known, form)
+    body = await here.services.answers.answer(here.principal, here.record, make, known, form, most)
     return Response(body, media_type=JSON)
 
 

@@ -118,7 +118,7 @@ class Wire(asyncio.Protocol):
 
     def write(self, data: bytes) -> None:
         """Send it, as soon as it can be."""
-        if self._transport is not None and not self.gone:
+        if self._transport is not None and not self.gone and not self._transport.is_closing():
             self._transport.write(data)
 
     async def flush(self) -> None:

@@ -16,7 +16,7 @@ OPTION = re.compile(
     r"(format|delimiter|null|header|csv|text|quote|escape|encoding|binary)\b\s*(?:as\s+)?"
     r"(E?'(?:[^']|'')*'|true|false|on|off|csv\b|text\b|binary\b|\d\b)?", re.IGNORECASE,
 )  # fmt: skip
-KNOWN = re.compile(r"(?:with\b)?\s*\(?(.*?)\)?\s*", re.IGNORECASE | re.DOTALL)
+WITH = re.compile(r"with\b", re.IGNORECASE)
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,11 +32,12 @@ class CopyOptions:
     @classmethod
     def read(cls, text: str) -> CopyOptions:
         """From what stands behind TO STDOUT, in the old or the new spelling."""
-        inner = KNOWN.fullmatch(text)
+        rest = text.strip()
+        found = WITH.match(rest)
+        rest = rest[found.end() if found else 0 :].strip().removeprefix("(").removesuffix(")")
         said: dict[str, str] = {}
-        rest = inner[1] if inner else text
-        for found in OPTION.finditer(rest):
-            said[found[1].lower()] = _value(found[2])
+        for option in OPTION.finditer(rest):
+            said[option[1].lower()] = _value(option[2])
         if OPTION.sub("", rest).strip(" ,\t\n"):
             raise Problem("0A000", "COPY: an option is not known here",
                           "known: FORMAT csv or text, HEADER, DELIMITER, NULL, QUOTE")  # fmt: skip

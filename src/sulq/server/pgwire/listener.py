@@ -218,7 +218,8 @@ class Listener:
                 "28P01", "this key was made before keys could be used here",
                 "rotate it (POST /v1/keys/rotate, or the console) and use the new one",
             )  # fmt: skip
-        exchange = Exchange(Verifier.mock(user) if kept is None else Verifier.read(kept))
+        secret = await registry.run(registry.shared_secret, "keys that are not there")
+        exchange = Exchange(Verifier.mock(user, secret) if kept is None else Verifier.read(kept))
         try:
             await self._exchanged(wire, exchange)
             if kept is None:

@@ -100,7 +100,7 @@ class Asking:
                     raise
                 await asyncio.sleep(wait)
 
-    async def _metered(self, function: Callable[[], Given]) -> Given:
+    async def metered(self, function: Callable[[], Given]) -> Given:
         """Run what nobody pays for in a thread, in this person's turn."""
         person = self.principal.person.id
         found: Given = await self._patient(lambda: self._shared.threads.run(person, function))
@@ -108,7 +108,7 @@ class Asking:
 
     async def read(self, text: str) -> Select:
         """What a SELECT is about."""
-        return await self._metered(lambda: selects.read(text, self._database))
+        return await self.metered(lambda: selects.read(text, self._database))
 
     # ---- datasets ---------------------------------------------------------------------------
 
@@ -174,7 +174,7 @@ class Asking:
     async def _filled(self, select: Select, literals: Sequence[str]) -> Select:
         if not select.count:
             return select
-        return await self._metered(lambda: select.with_values(literals))
+        return await self.metered(lambda: select.with_values(literals))
 
     async def select(self, select: Select, literals: Sequence[str] = ()) -> Result:
         """The answer to a SELECT, with these values for its parameters."""
@@ -202,7 +202,9 @@ class Asking:
         unpaid = await self._patient(lambda: answers.unpaid(self.principal, record, question))
         self._check_spending(unpaid)
         try:
-            reply = await answers.answer(self.principal, record, lambda db: question, None)
+            reply = await answers.answer(
+                self.principal, record, lambda db: question, None, most=unpaid
+            )
         except Refused as error:
             if error.charged is not False:
                 own.spent += unpaid
@@ -285,7 +287,7 @@ class Asking:
             return browsed(catalogue, select, self._facts(role))
 
         try:
-            return await self._metered(run)
+            return await self.metered(run)
         except NotSql:
             raise selects.unreadable() from None
         except NoSuch as error:

@@ -34,6 +34,8 @@ MAX_PREPARED = 500  # statements of one connection,
 MAX_PORTALS = 50
 MAX_ROWS_KEPT = 400_000  # and rows of portals and cursors that were not fetched yet
 MAX_KEPT = 4_000_000  # letters of all prepared statements
+MAX_TEXT = 131_072  # letters of one message,
+SHORT = 2_000  # and so many that are divided without a thread
 CHUNK = 65_536  # bytes that are sent at a time
 LISTED = ("explain", "show", "select", "fetch")  # what gives rows
 
@@ -95,6 +97,7 @@ class Session:
         self._ready()
         while True:
             await self._wire.flush()
+            await asyncio.sleep(0)  # a client with many messages is not served alone
             try:
                 kind, body = await self._wire.message(self._settings.body_bytes)
             except TooLong:
@@ -186,14 +189,14 @@ class Session:
     # ---- simple queries ---------------------------------------------------------------------
 
     async def _query(self, text: str) -> None:
-        found = statements.statements(text) if len(text) < CHUNK * 2 else None
+        found = await self._divided(text)
         if found is None:
             raise Problem("54001", "too long, or too many statements in one message")
         for each in found:
+            await self._asking.admit()
             if each.kind == "":
                 self._wire.write(messages.EMPTY)
                 continue
-            await self._asking.admit()
             self._commands.check(each)
             select = await self._read(each)
             if select is not None and select.count:
@@ -207,6 +210,14 @@ class Session:
                 self._wire.write(messages.described(columns, [0] * len(columns)))
             await self._send(result, [0] * len(result.columns), result.rows)
             self._done(result)
+
+    async def _divided(self, text: str) -> list[Statement] | None:
+        """The statements of a text; None if it is too long, or has too many."""
+        if len(text) >= MAX_TEXT:
+            return None
+        if len(text) < SHORT:
+            return statements.statements(text)
+        return await self._asking.metered(lambda: statements.statements(text))
 
     async def _read(self, each: Statement) -> Select | None:
         """The SELECT that it is or holds."""
@@ -292,7 +303,7 @@ class Session:
         if len(self._prepared) >= MAX_PREPARED or kept + len(said.text) > MAX_KEPT:
             raise Problem("53400", f"more than {MAX_PREPARED} prepared statements, or too long",
                           "deallocate those that are no longer used")  # fmt: skip
-        found = statements.statements(said.text) if len(said.text) < CHUNK * 2 else None
+        found = await self._divided(said.text)
         if found is None or len(found) != 1:
             raise Problem("42601", "a prepared statement is one statement")
         (each,) = found

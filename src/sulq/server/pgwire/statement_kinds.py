@@ -24,7 +24,7 @@ KINDS = {
     "table": "select", "(": "select", "unlisten": "unlisten",
 }  # fmt: skip
 SET = re.compile(
-    rf"set\s+(?:session\s+|local\s+)?(?:{NAME}\s*(?:=|\s+to\s+)|(time\s+zone|names)\s+)(.*)",
+    rf"set\s+(?:session\s+|local\s+)?(?:{NAME}(?:\s*=|\s+to\s+)|(time\s+zone|names)\s+)(.*)",
     re.IGNORECASE | re.DOTALL,
 )
 MODES = re.compile(
@@ -81,9 +81,7 @@ def _bare(text: str) -> str:
     """Without what stands before and after it."""
     found = SPACE.match(text)
     text = text[found.end() :] if found else text
-    while (cut := text.rstrip().removesuffix(";")) != text:
-        text = cut
-    return text
+    return text.rstrip(" \t\r\n\f\v;")
 
 
 def statements(text: str) -> list[Statement] | None:

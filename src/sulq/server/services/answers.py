@@ -192,9 +192,9 @@ class Answers:
 
     async def answer(
         self, principal: Principal, record: Record, make: Callable[[Database], Question],
-        request_id: str | None, form: str = "",
+        request_id: str | None, form: str = "", most: int | None = None,
     ) -> bytes:  # fmt: skip
-        """The reply to a question, when its batch closes; `form` says how it is laid out."""
+        """The reply to a question, when its batch closes; at most so much is charged for it."""
         who = principal.person
         check_open(record)
         dataset = await self.dataset(record)
@@ -207,9 +207,9 @@ class Answers:
                         self._reading, who.id, dataset, lambda: make(db)
                     )
                     dataset.periods.of_one(work)  # refused if it takes too long
-                asked = Asked(principal, record, db, question, request_id, form, work)
                 kind, weight, begins = dataset.periods.place(work)
-                async with self._within_cap(principal, db, question):
+                async with self._within_cap(principal, db, question, most) as most:
+                    asked = Asked(principal, record, db, question, request_id, form, work, most)
                     reply: bytes = await beat.ask(
                         who.id, kind, weight, asked, shape=work.shape or None, begins=begins
                     )
@@ -224,16 +224,16 @@ class Answers:
 
     @asynccontextmanager
     async def _within_cap(
-        self, principal: Principal, db: Database, question: Question
-    ) -> AsyncIterator[None]:
-        """What is unpaid of it is taken from the key's cap, and put back if it is refused."""
+        self, principal: Principal, db: Database, question: Question, most: int | None
+    ) -> AsyncIterator[int | None]:
+        """Take what is unpaid of it from the key's cap; gives the most that may be charged then."""
         if not principal.capped:
-            yield
+            yield most
             return
         price = await self.look(principal, db.unpaid, question)
         await self.run(self._caps.take, principal.key, price)
         try:
-            yield
+            yield price if most is None else min(price, most)
         except SulqError as error:
             if error.charged is False:
                 await self.run(self._caps.give_back, principal.key, price)

@@ -23,6 +23,7 @@ class Asked:
     request_id: str | None
     form: str
     work: Work
+    most: int | None = None  # micro-queries that may be charged for it
 
     @property
     def analyst(self) -> str:
@@ -32,7 +33,7 @@ class Asked:
     @property
     def order(self) -> Order:
         """As the pipeline takes it."""
-        return Order(self.question, self.request_id, self.analyst)
+        return Order(self.question, self.request_id, self.analyst, self.most)
 
     @property
     def digest(self) -> str:

@@ -22,7 +22,6 @@ MAX_MESSAGE = 2000  # bytes
 NONCE_BYTES = 18
 FIRST = re.compile(r"(n|y),(?:a=[^,]*)?,(n=[^,]*,r=([\x21-\x2b\x2d-\x7e]{8,500}))")
 FINAL = re.compile(r"(c=([A-Za-z0-9+/=]*),r=([\x21-\x2b\x2d-\x7e]+)),p=([A-Za-z0-9+/=]+)")
-_MOCK = secrets.token_bytes(32)  # from which the salt of a key that is not there is made
 
 
 class NotProved(Exception):
@@ -56,9 +55,13 @@ class Verifier:
         return cls(int(count), *(base64.b64decode(part) for part in (salt, stored, server)))
 
     @classmethod
-    def mock(cls, name: str) -> Verifier:
-        """One that nothing satisfies, the same whenever this name is tried."""
-        salt = _hmac(_MOCK, name.encode())[:SALT_BYTES]
+    def mock(cls, name: str, secret: bytes) -> Verifier:
+        """One that nothing satisfies, with one salt whenever and wherever this name is tried.
+
+        `secret` is known to all processes of a server: a salt that changes would tell that there is
+        no such key.
+        """
+        salt = _hmac(secret, name.encode())[:SALT_BYTES]
         return cls(ITERATIONS, salt, secrets.token_bytes(32), secrets.token_bytes(32))
 
     def __str__(self) -> str:
