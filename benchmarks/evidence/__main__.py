@@ -86,7 +86,7 @@ def written(name: str) -> bool:
     part = PARTS[name]
     command = [sys.executable, "-W", "ignore", "-m", *shlex.split(part.command), *arguments(name)]
     ended = subprocess.run(command, cwd=ROOT, stdout=subprocess.PIPE, text=True, timeout=PATIENCE)
-    said = ended.stdout.strip()
+    said = ended.stdout.strip("\n")
     print(f"{name}: {said or f'it did not run, exit code {ended.returncode}'}", flush=True)
     if said and part.about:
         (PAGES / f"{name}.md").write_text(page(part, said), encoding="utf-8")
