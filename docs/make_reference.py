@@ -380,8 +380,8 @@ def _route(route: Route) -> list[str]:
     rows = [f"| {_name(field)} | {field.kind} | {_cell(field.about)} |" for field in route.fields]
     if rows:
         lines += ["", "| | | |", "|---|---|---|", *rows]
-    lines += ["", "```text", *route.request.splitlines(), "```", "", f"{route.status}:", "", "```text",
-              *route.reply.splitlines(), "```"]  # fmt: skip
+    lines += ["", "```text", *route.request.splitlines(), "```", "", f"{route.status}:", ""]
+    lines += ["```text", *route.reply.splitlines(), "```"]
     statuses = [status for status, _ in route.errors]
     return lines + (["", f"Errors: {', '.join(statuses)}."] if statuses else [])
 

@@ -60,8 +60,8 @@ NOTES = {  # what to know of a question
     "p90": "OpenDP chooses among candidates 10 apart, which it wants to be given; the nearest is 1 "
     "off. A tenth of what ours spends buys an interval, the others give none.",
     "tree": "Ours are RandomTrees, diffprivlib's its random forest.",
-    "additive": "Our bins are even over the declared ranges, and most diamonds fill a small part of "
-    "these; DP-EBM spends on finding its own, which is better here.",
+    "additive": "Our bins are even over the declared ranges, of which most diamonds fill a part; "
+    "DP-EBM spends on finding its own, which is better here.",
     "regression": "DP-EBM is an additive model, which is no line: it may bend.",
 }
 
