@@ -143,7 +143,7 @@ def trial(name: str, seed: int, **terms: Any) -> bool | None:
     rows = int(rng.integers(2_000, 20_001))
     modulus = int(name.split()[-1]) if name.startswith("residue") else 2
     secrets = rng.random(rows) < 0.5
-    kinds = rng.integers(0, modulus + 2, rows)
+    kinds = rng.permutation(np.arange(rows) % (modulus + 2))  # as varied for every seed
     table, schema = crowd(rows, secrets, kinds, rng.random(rows))
     if "rule" not in terms:
         share = dict.fromkeys(range(modulus + 2), 1 / (modulus + 2))

@@ -112,7 +112,9 @@ ALSO = {
     "nullif(a, b)": "`case when a = b then null else a end`",
     "d + 7": "seven days later",
     "d >= '2020-01-31'": "text beside a date is read as a date; so is `date '2020-01-31'`",
-    "date_diff('day', d, e)": "`e - d`, in whole days",
+    "date_diff('day', d, e)": "`e - d`, in whole days; of timestamps, the midnights between them. "
+    "Likewise month, quarter, year, and hour, minute, second of the clock",
+    "date_diff('full_day', d, e)": "times 24 hours between two dates or timestamps, down",
     "year(d)": "`extract(year from d)`; likewise quarter, month, day, dayofweek, dayofyear",
     "date_part('month', d)": "`extract(month from d)`",
     "left(t, 3)": "`substr(t, 1, 3)`",

@@ -64,6 +64,7 @@ def test_pandas_reads_a_statement(connection, db):
 
 
 def test_pandas_hands_over_parameters(connection):
+    """read_sql with params counts what they say."""
     asked = "select count(*) as n from people where age > ? and region = ?"
     frame = read_sql(asked, connection, params=(40, "north"))
     ages, regions = PEOPLE["age"].to_pylist(), PEOPLE["region"].to_pylist()
@@ -106,6 +107,7 @@ def test_pandas_reads_typed_groups():
 
 
 def test_the_module_says_what_pep_249_asks():
+    """Level, thread safety, style and names are there."""
     assert (dbapi.apilevel, dbapi.threadsafety, dbapi.paramstyle) == ("2.0", 1, "qmark")
     assert sulq.dbapi is dbapi
     assert all(hasattr(dbapi, name) for name in dbapi.__all__)
@@ -153,6 +155,7 @@ def test_each_error_has_its_counterpart(cursor, monkeypatch, raised, expected):
 
 
 def test_every_error_of_ours_is_translated():
+    """Each has a class of PEP 249."""
     assert set(errors.__all__) >= {theirs.__name__ for theirs, _ in ERRORS}
     for name in errors.__all__:
         assert any(issubclass(getattr(errors, name), theirs) for theirs, _ in ERRORS)
@@ -174,6 +177,7 @@ def test_connect_opens_what_sulq_open_opens(tmp_path):
 
 
 def test_connect_takes_a_config(tmp_path):
+    """A sulq.toml opens what it names."""
     import pyarrow.parquet as pq
 
     pq.write_table(PEOPLE, tmp_path / "people.parquet")
@@ -186,16 +190,19 @@ def test_connect_takes_a_config(tmp_path):
 
 
 def test_connect_refuses_in_its_own_errors():
+    """A promise that is missing is a ProgrammingError."""
     with pytest.raises(dbapi.ProgrammingError, match="state the promise"):
         dbapi.connect(PEOPLE, schema=SCHEMA)
 
 
 def test_an_open_database_takes_no_options(db):
+    """Its terms are set already."""
     with pytest.raises(dbapi.InterfaceError, match="epsilon"):
         dbapi.connect(db, epsilon=2.0)
 
 
 def test_closing_leaves_a_database_of_the_callers_open(db):
+    """The connection is closed, the database is not."""
     connection = dbapi.connect(db)
     connection.close()
     connection.close()
@@ -218,6 +225,7 @@ def test_commit_and_rollback_change_nothing(connection):
 
 
 def test_rows_come_one_by_one_in_lots_and_all_at_once(cursor):
+    """fetchone, fetchmany and fetchall go on where the last ended."""
     assert cursor.execute(BY_REGION) is cursor
     assert cursor.rowcount == 5
     assert cursor.fetchone()[0] == "north"
@@ -247,6 +255,7 @@ def test_description_and_price(cursor):
 
 
 def test_executemany_asks_for_each_and_pays_for_none_if_one_is_refused(cursor):
+    """A list of parameters is one batch."""
     asked = "select count(*) as n from people where smoker and region = ?"
     rows = cursor.executemany(asked, [("north",), ("south",)]).fetchall()
     people = list(zip(PEOPLE["region"].to_pylist(), PEOPLE["smoker"].to_pylist(), strict=True))
@@ -261,6 +270,7 @@ def test_executemany_asks_for_each_and_pays_for_none_if_one_is_refused(cursor):
 
 
 def test_a_cursor_out_of_order(cursor):
+    """Fetching before asking, and any use after closing, are refused."""
     with pytest.raises(dbapi.InterfaceError, match="nothing was asked"):
         cursor.fetchall()
     cursor.execute(BY_REGION)
@@ -271,6 +281,7 @@ def test_a_cursor_out_of_order(cursor):
 
 
 def test_the_rest_of_pep_249(cursor):
+    """Sizes are ignored; procedures are not supported."""
     with cursor as same:
         assert same is cursor
         cursor.setinputsizes([1])
@@ -281,6 +292,7 @@ def test_the_rest_of_pep_249(cursor):
 
 
 def test_a_rehearsal_works_too():
+    """A cursor over made-up rows says what they are."""
     cursor = dbapi.connect(sulq.rehearsal(SCHEMA, name="people")).cursor()
     cursor.execute(BY_REGION)
     assert "rehearsal" in cursor.table.note
@@ -307,12 +319,14 @@ def test_any_text_is_read_back_as_one_string(value):
 
 @given(st.one_of(st.integers(), st.floats(allow_nan=False, allow_infinity=False)))
 def test_any_number_is_read_back_as_itself(value):
+    """A parameter's literal has every digit."""
     found = parsed(value)
     assert type(value)(found.sql().replace("(", "").replace(")", "")) == value
 
 
 @given(st.dates())
 def test_any_date_is_read_back_as_itself(value):
+    """A parameter's literal is the same day."""
     assert parsed(value).this.this == value.isoformat()
 
 
@@ -327,6 +341,7 @@ def test_any_date_is_read_back_as_itself(value):
     ],
 )  # fmt: skip
 def test_a_literal_has_the_type_of_its_value(value, written):
+    """Each type of Python has its spelling."""
     assert literal(value) == written
 
 
@@ -336,6 +351,7 @@ def test_a_literal_has_the_type_of_its_value(value, written):
      datetime.datetime(2020, 1, 1, 12), np.array([1])],
 )  # fmt: skip
 def test_what_cannot_be_written_is_refused(value):
+    """Other types are a DataError."""
     with pytest.raises(dbapi.DataError, match="parameter"):
         literal(value)
 
@@ -350,12 +366,14 @@ def test_question_marks_elsewhere_are_left_alone():
 
 @pytest.mark.parametrize("parameters", [(), (1,), (1, 2, 3), {"a": 1}, "ab", 5])
 def test_as_many_parameters_as_question_marks(cursor, parameters):
+    """Fewer and more are refused."""
     with pytest.raises(dbapi.ProgrammingError, match="parameters"):
         cursor.execute("select count(*) from people where age > ? and age < ?", parameters)
 
 
 @pytest.mark.parametrize("operation", ["select 'a", None, 3, b"select 1"])
 def test_an_operation_is_a_statement(cursor, operation):
+    """What is no text, or no SELECT, is refused."""
     with pytest.raises(dbapi.ProgrammingError):
         cursor.execute(operation)
 

@@ -49,6 +49,7 @@ def test_each_gets_what_it_would_get_alone(db):
 
 
 def test_one_commit_for_charges_and_one_for_answers(db, monkeypatch):
+    """Six orders at once write twice."""
     seen, honest = [], db._ledger._writing
 
     def writing(*a, **k):
@@ -62,6 +63,7 @@ def test_one_commit_for_charges_and_one_for_answers(db, monkeypatch):
 
 
 def test_equal_questions_are_paid_and_scanned_once(db, monkeypatch):
+    """All who ask get the one answer."""
     scans = []
     honest = db._pipeline.engine.sums
     monkeypatch.setattr(db._pipeline.engine, "sums", lambda q: scans.append(len(q)) or honest(q))
@@ -72,6 +74,7 @@ def test_equal_questions_are_paid_and_scanned_once(db, monkeypatch):
 
 
 def test_what_is_stored_is_not_scanned(db, monkeypatch):
+    """No row is read for it."""
     first = db.count("secret")
     monkeypatch.setattr(db._pipeline.engine, "sums", None)
     (again,) = db.answer_all(orders(db, ("bob", count("secret"), None)))
@@ -101,6 +104,7 @@ def test_a_refusal_is_ones_own(db):
 
 
 def test_together_they_stop_at_t(db):
+    """Those beyond T are refused, the others answered."""
     found = db.answer_all(orders(db, *(("bob", count(f"age > {i}"), None) for i in range(30))))
     answered = [x for x in found if isinstance(x, sulq.Answer)]
     assert len(answered) == 20
@@ -150,6 +154,8 @@ def test_nothing_is_scanned_that_is_not_paid(db, monkeypatch):
 
 
 def test_changed_rows_stop_all_of_them(db, monkeypatch):
+    """Every order hears of it, and none is charged."""
+
     def changed():
         raise sulq.SourceChanged("other rows")
 
@@ -162,6 +168,7 @@ def test_changed_rows_stop_all_of_them(db, monkeypatch):
 
 
 def test_a_layout_that_fails_is_ones_own(db):
+    """The other order has its answer."""
     broken, fine = orders(db, ("bob", count("secret"), None), ("eve", count("age > 1"), None))
 
     def lay_out(*_):

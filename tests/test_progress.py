@@ -43,6 +43,7 @@ def numbers():
 
 
 def test_whoever_watches_is_told_of_every_step():
+    """Each call has the steps done and what is left of the budget."""
     db, seen = numbers(), []
     with sulq.Steps("counting", 3, db, lambda s: seen.append((s.done, s.remaining))) as steps:
         for i in range(3):
@@ -53,6 +54,7 @@ def test_whoever_watches_is_told_of_every_step():
 
 
 def test_a_terminal_shows_steps_and_budget():
+    """The line is taken away at the end."""
     db = numbers()
     with terminal() as screen, sulq.Steps("counting", 2, db) as steps:
         db.count("x > 0")
@@ -62,6 +64,7 @@ def test_a_terminal_shows_steps_and_budget():
 
 
 def test_nothing_is_shown_elsewhere(capsys):
+    """Output that is no terminal stays empty."""
     with sulq.Steps("counting", 2) as steps:
         steps.step(2)
     assert capsys.readouterr() == ("", "")
@@ -69,6 +72,7 @@ def test_nothing_is_shown_elsewhere(capsys):
 
 
 def test_nothing_is_shown_if_not_wanted_or_quick():
+    """watch=False and short work draw no bar."""
     with terminal() as screen, sulq.Steps("counting", 1, watch=False) as steps:
         steps.step()
     assert screen.getvalue() == ""
@@ -78,6 +82,8 @@ def test_nothing_is_shown_if_not_wanted_or_quick():
 
 
 def test_a_bar_is_taken_away_when_the_steps_fail():
+    """The error passes, the line goes."""
+
     def fail():
         with sulq.Steps("counting", 2) as steps:
             steps.step()
@@ -103,6 +109,7 @@ def test_a_scan_within_a_step_has_its_bar_below():
 
 
 def test_kmeans_tells_its_steps():
+    """Each step of Lloyd's is told."""
     X, _ = blobs(1000)
     db, seen = opened(table(X), schema(3)), []
     fitting = KMeans(3, max_iter=4, budget=40)
@@ -111,6 +118,7 @@ def test_kmeans_tells_its_steps():
 
 
 def test_perceptron_tells_its_rounds():
+    """Each round is told with what is left."""
     X, y = separable(1000)
     flag = {"flag": {"type": "boolean", "nullable": False}}
     db, left = opened(table(X, flag=y), schema(4, **flag)), []
@@ -124,6 +132,7 @@ def test_perceptron_tells_its_rounds():
 
 
 def test_a_fit_leaves_no_watcher_behind():
+    """The model does not keep who watched."""
     X, _ = blobs(300)
     model = KMeans(2, epsilon=1.0, bounds=(0, 1)).fit(X, progress=False)
     assert "_watch" not in vars(model)

@@ -60,6 +60,7 @@ def test_rows_lie_within_the_declarations():
 
 
 def test_some_are_missing_where_that_is_declared():
+    """About as many as said, and none elsewhere."""
     rows = made(MIXED)
     for name in ("weight", "sex", "born", "smoker", "name", "visits", "seen"):
         missing = sum(v is None for v in rows[name])
@@ -69,6 +70,7 @@ def test_some_are_missing_where_that_is_declared():
 
 
 def test_a_text_key_is_text():
+    """Keys have their declared type."""
     rows = made({"who": {"key": True, "type": "text"}}, 3)
     assert rows["who"] == ["0", "1", "2"]
 
@@ -91,11 +93,13 @@ def test_a_person_has_as_many_rows_as_may_count():
 
 @pytest.mark.parametrize("rows", [0, 1, 1000])
 def test_as_many_rows_as_asked(rows):
+    """rows= is how many are made."""
     assert sulq.rehearsal(MIXED, rows=rows).rows == rows
 
 
 @pytest.mark.parametrize("rows", [-1, True, 1.5, "10", 10**13])
 def test_rows_must_be_a_whole_number(rows):
+    """Other numbers are refused."""
     with pytest.raises(sulq.Refused, match="rows="):
         sulq.rehearsal(MIXED, rows=rows)
 
@@ -138,6 +142,7 @@ def test_other_notes_stay():
 
 
 def test_a_chart_is_marked(db, tmp_path):
+    """It says that rows are made up."""
     db.histogram("sex").plot(tmp_path / "out.svg")
     assert NOTE in (tmp_path / "out.svg").read_text()
 
@@ -177,6 +182,7 @@ def test_prices_and_error_bars_are_the_real_ones(promise):
 
 
 def test_what_is_refused_is_refused_here_too(db):
+    """Statements and promises meet the same checks."""
     with pytest.raises(sulq.QueryNotAllowed, match="would return rows"):
         db.sql("select age from people")
     with pytest.raises(sulq.PromiseError):
@@ -184,6 +190,7 @@ def test_what_is_refused_is_refused_here_too(db):
 
 
 def test_the_table_is_called_as_its_schema_file(tmp_path):
+    """Without a file it is called rehearsal."""
     (tmp_path / "clinic.toml").write_text(demo_data.SCHEMA)
     db = sulq.rehearsal(tmp_path / "clinic.toml")
     assert db.name == "clinic"
@@ -215,6 +222,7 @@ def test_a_preview_reads_no_private_row_and_spends_nothing():
 
 
 def test_a_preview_knows_what_is_free():
+    """A statement asked before is shown as free."""
     real = opened(demo_data.people(3000), SCHEMA, name="people")
     real.sql(BY_REGION)
     assert Previews(real).look(BY_REGION).free
@@ -268,6 +276,7 @@ def test_rehearse_needs_the_schema_only(tmp_path, monkeypatch):
 
 
 def test_rehearse_takes_the_promise_and_the_name_from_the_config(tmp_path, monkeypatch):
+    """`sulq rehearse` reads sulq.toml."""
     monkeypatch.chdir(tmp_path)
     (tmp_path / "schema.toml").write_text(demo_data.SCHEMA)
     config = 'source = "people.parquet"\nschema = "schema.toml"\nepsilon = 2.0\nqueries = 10\n'
@@ -282,6 +291,7 @@ def test_rehearse_takes_the_promise_and_the_name_from_the_config(tmp_path, monke
 
 
 def test_rehearse_without_a_schema_says_what_to_give(tmp_path, monkeypatch):
+    """It ends with 2 and names --schema."""
     monkeypatch.chdir(tmp_path)
     ended = run("select count_if(smoker) from people")
     assert ended.exit_code == 2

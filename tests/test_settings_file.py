@@ -25,6 +25,7 @@ def test_every_setting_becomes_an_argument_of_open(tmp_path):
 
 
 def test_settings_are_the_arguments_of_open():
+    """Every setting is one that sulq.open takes."""
     import inspect
 
     import sulq
@@ -33,6 +34,7 @@ def test_settings_are_the_arguments_of_open():
 
 
 def test_relative_paths_start_at_the_file(tmp_path):
+    """Absolute ones stay as they are."""
     found = load(tmp_path, 'source = "a/p.csv"\nschema = "/etc/s.toml"\nledger = "../l"\n')
     assert found.source == str(tmp_path / "a/p.csv")
     assert found.schema == "/etc/s.toml"
@@ -40,12 +42,14 @@ def test_relative_paths_start_at_the_file(tmp_path):
 
 
 def test_what_is_no_path_stays_as_it_is(tmp_path):
+    """Addresses and :memory: are not joined to the folder."""
     found = load(tmp_path, 'source = "postgresql://h/db"\nledger = ":memory:"\n')
     assert found.source == "postgresql://h/db"
     assert found.ledger_path is None
 
 
 def test_default_ledger_is_beside_the_file(tmp_path):
+    """It has the source's name."""
     found = load(tmp_path, 'source = "p.parquet"\n')
     assert found.ledger_path == tmp_path.resolve() / "p.parquet.ledger"
 
@@ -64,12 +68,14 @@ def test_default_ledger_is_beside_the_file(tmp_path):
     ],
 )
 def test_refusals_name_the_line_and_what_is_wanted(tmp_path, text, said):
+    """Each wrong setting is said with its place."""
     with pytest.raises(Refused) as refused:
         load(tmp_path, text)
     assert said in str(refused.value)
 
 
 def test_a_missing_file_says_how_to_make_one(tmp_path):
+    """It names `sulq init`."""
     with pytest.raises(Refused, match="sulq init"):
         Settings.load(tmp_path / "none.toml")
 
@@ -81,6 +87,7 @@ def test_one_over_another():
 
 
 def test_find(tmp_path):
+    """The file of a folder is found, if it is there."""
     assert find(tmp_path) is None
     (tmp_path / "sulq.toml").write_text("")
     assert find(tmp_path) == tmp_path / "sulq.toml"

@@ -24,6 +24,7 @@ from sulq.privacy.noise import Noise
 from sulq.privacy.noise_ahead import NoiseAhead
 from sulq.privacy.promise import Promise
 from sulq.questions.contributions import Dense
+from sulq.questions.defined_columns import defined
 from sulq.questions.facts import MAX_COUNTS, Fact, KeyCounts, public_part
 from sulq.questions.partitions import need_key
 from sulq.questions.projection import projection
@@ -271,6 +272,17 @@ class Database(CommonQuestions):
         """
         view = copy.copy(self)
         view._planner = self._planner.seen_as(lambda: projection(model, self.schema, clip))
+        view.schema = view._planner.schema
+        return view
+
+    def define(self, *functions: RowFunction, **expressions: str) -> Database:
+        """The same database with functions of a row as columns beside its own, by their names.
+
+        So they can be learned from, too: model.fit(db.define(score, old="age > 65"), ...). The
+        columns and the label of a fit may also be the functions themselves.
+        """
+        view = copy.copy(self)
+        view._planner = self._planner.seen_as(lambda: defined(functions, expressions, self.schema))
         view.schema = view._planner.schema
         return view
 

@@ -12,6 +12,7 @@ from sulq.expressions.parse import SHORT, shorten
 from sulq.ledger.older_charges import Upgraded
 from sulq.privacy.pricing import Tariff, tariff_of
 from sulq.questions.check import CheckedQuery, check
+from sulq.questions.defined_columns import stacked
 from sulq.questions.discovery import Discovery
 from sulq.questions.discovery_threshold import ready
 from sulq.questions.facts import Fact, divided, is_public, public_values
@@ -75,10 +76,9 @@ class Planner:
 
     def seen_as(self, view: Callable[[], Projection | PeopleView]) -> Planner:
         """The same table with a view's columns in place of its own."""
-        if self._view is not None:
-            raise QueryNotAllowed("project: this is a view already; use the table itself.")
+        found = view() if self._view is None else stacked(view, self._view)
         made = Planner(
-            self._stored, self._promise, self._pricing, self._name, self._ledger, view(),
+            self._base, self._promise, self._pricing, self._name, self._ledger, found,
             self.program_fuel, self.time_micro,
         )  # fmt: skip
         made.rows = self.rows

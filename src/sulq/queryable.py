@@ -9,6 +9,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, Protocol, overload
 
 if TYPE_CHECKING:
+    from sulq.expressions.row_function import RowFunction
     from sulq.privacy.promise import Promise
     from sulq.questions.facts import KeyCounts
     from sulq.values.answer import Answer
@@ -61,6 +62,10 @@ class Queryable(Protocol):
 
     def project(self, model: Any, *, clip: float | None = None) -> Queryable:
         """The same table with a model's components in place of its columns."""
+        ...
+
+    def define(self, *functions: RowFunction, **expressions: str) -> Queryable:
+        """The same table with functions of a row as columns beside its own."""
         ...
 
     def sizes(self, *rows: Rows) -> list[tuple[int, ...]]:

@@ -217,6 +217,7 @@ def test_flipped_bytes_never_raise_a_budget(path):
 
 
 def test_a_deleted_ledger_is_noticed(path):
+    """A start without a ledger that was there is refused."""
     path.unlink()
     noticed(path, "is gone, but it was here")
 

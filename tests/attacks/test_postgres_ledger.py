@@ -419,6 +419,7 @@ def copied(admin, name, where):
 
 
 def test_control_an_untouched_copy_starts(where, admin, filled):
+    """A copy that nobody changed opens and verifies."""
     copied(admin, filled, where)
     assert fill(where, 0, 0).verify() == 41
 

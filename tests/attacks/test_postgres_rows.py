@@ -19,6 +19,7 @@ from sqlalchemy import text
 import sulq
 from sulq.engines.postgres.engine import PostgresEngine
 from sulq.ledger import postgres as ledger_server
+from sulq.sources import postgres_catalog as catalog
 from sulq.sources.source import open_source
 from sulq.values.schema import Schema
 
@@ -143,9 +144,17 @@ def surroundings(admin, base):
         "AS 'SELECT x'")  # fmt: skip
 
 
+def write_elsewhere(admin):
+    run(admin, f"CREATE TABLE {postgres.fresh_name('other')} (x int)")
+
+
+@pytest.mark.parametrize("hashed", [False, True], ids=["opened", "hashed"])
 @pytest.mark.parametrize("way", WAYS)
-def test_every_way_to_move_rows_is_noticed(admin, tmp_path, way):
-    """Whatever the rows come from, and with no counter of rows written anywhere moved."""
+def test_every_way_to_move_rows_is_noticed(admin, tmp_path, way, hashed):
+    """Whatever the rows come from, and with no counter of rows written anywhere moved.
+
+    Also where rows were hashed before, so that new ones are looked for first.
+    """
     query, change = WAYS[way]
     base = table(admin)
     surroundings(admin, base)
@@ -153,6 +162,9 @@ def test_every_way_to_move_rows_is_noticed(admin, tmp_path, way):
     name = f"{base}_parent" if way == "a partition for another" else name
     db = database(name, tmp_path)
     db.count("ill")
+    if hashed:
+        write_elsewhere(admin)
+        db.count("ill and id > 0")
     try:
         run(admin, *change.format(base, name, postgres.fresh_name("x")).split("; "))
         if "ALTER ROLE" in change:  # said to each new session
@@ -223,7 +235,7 @@ def test_values_that_change_places_are_noticed(admin):
         what, second = ("region", first + 1) if first % 2 else ("ill", first + 4)
         run(admin, swap.format(what, first, second))
         now = engine.contents()
-        assert now[-1] == engine.declared_contents() != before[-1]
+        assert now[-1] == engine.declared_contents()[0] != before[-1]
         missed += now[1] == before[1]
         run(admin, swap.format(what, first, second))
         assert engine.contents() == before
@@ -237,7 +249,7 @@ def test_a_ledger_of_before_goes_on(admin, tmp_path, monkeypatch):
     real = PostgresEngine.contents
     with monkeypatch.context() as older:
         older.setattr(PostgresEngine, "contents", lambda self: real(self)[:2])
-        older.setattr(PostgresEngine, "declared_contents", lambda self: real(self)[1])
+        older.setattr(PostgresEngine, "declared_contents", lambda self: (real(self)[1], None))
         database(name, tmp_path).count("ill")
     copied = postgres.fresh_name("copy")
     run(admin, f"CREATE TABLE {copied} AS SELECT * FROM {name}",
@@ -369,6 +381,123 @@ def test_nothing_is_hashed_again_while_nothing_is_written(own, tmp_path, monkeyp
         db.count("ill and id > 4")
         db.count("ill and id > 5")
         assert hashed == [1]
+
+
+# ---- new rows are looked for before all are hashed ----------------------------------------------
+
+# What is done to a table of 400 people, 100 in each region.
+TOUCHES = {
+    "an update": "UPDATE {0} SET ill = NOT ill WHERE id = 17",
+    "one for another": "DELETE FROM {0} WHERE id = 17; INSERT INTO {0} VALUES (17, 'south', false)",
+    "one less": "DELETE FROM {0} WHERE id = 17",
+    "one more": "INSERT INTO {0} VALUES (401, 'north', true)",
+    "below a savepoint": "BEGIN; SAVEPOINT a; UPDATE {0} SET ill = NOT ill WHERE id = 17; "
+    "RELEASE a; COMMIT",
+    "written anew": "CREATE TABLE {0}_new AS SELECT id, region, NOT ill AS ill FROM {0}; "
+    "TRUNCATE {0}; INSERT INTO {0} SELECT * FROM {0}_new",
+    "a column computed anew": "ALTER TABLE {0} ALTER ill TYPE boolean USING NOT ill",
+    "a default of a column that rows lack": "ALTER TABLE {0} DROP well; "
+    "ALTER TABLE {0} ADD well boolean DEFAULT false",
+    "another table of its name": "ALTER TABLE {0} RENAME TO {0}_old; "
+    "ALTER TABLE {0}_other RENAME TO {0}",
+    "columns that change names": "ALTER TABLE {0} RENAME ill TO x; ALTER TABLE {0} RENAME well TO "
+    "ill; ALTER TABLE {0} RENAME x TO well",
+    "another child": "ALTER TABLE {0}_other INHERIT {0}",
+}
+
+
+@pytest.fixture
+def hashed_table(own, tmp_path):
+    """A database whose rows were hashed once, one that reads `well` too, and its table."""
+    with own.connect() as admin:
+        name = table(admin)
+        run(admin, f"CREATE TABLE {name}_other AS SELECT id, region, NOT ill AS ill, ill AS well "
+            f"FROM {name}", f"ALTER TABLE {name} ADD well boolean DEFAULT true",
+            f"GRANT SELECT ON {name}, {name}_other TO reader")  # fmt: skip
+        schema = PEOPLE | {"well": {"type": "boolean"}}
+        db = sulq.open(own.url("reader"), schema, table=name, epsilon=1.0, queries=100,
+                       ledger=tmp_path / "people.ledger")  # fmt: skip
+        write_elsewhere(admin)
+        db.count("ill")
+        assert db._pipeline.guard._hashed is not None
+        yield admin, name, db
+        db.close()
+
+
+def rows_of(admin, name):
+    return admin.execute(f"SELECT count(*) FROM {name}".encode()).fetchone()[0]
+
+
+@pytest.mark.parametrize("touch", TOUCHES)
+def test_a_touched_table_is_hashed(hashed_table, touch):
+    """No row may be new, none may be gone, and all must be stored as they were."""
+    admin, name, db = hashed_table
+    run(admin, *TOUCHES[touch].format(name).split("; "))
+    with pytest.raises(sulq.SourceChanged):
+        db.count("ill and id > 1")
+
+
+def test_control_neither_how_many_nor_new_rows_alone_would_tell(hashed_table, monkeypatch):
+    """One row for another leaves as many; a default for rows that lack a column writes none."""
+    admin, name, db = hashed_table
+    look = db._pipeline.guard._hashed
+    monkeypatch.setattr(catalog, "_layout", lambda *_: look.layout)
+    run(admin, *TOUCHES["a default of a column that rows lack"].format(name).split("; "))
+    db.count("well and id > 1")
+    monkeypatch.setattr(PostgresEngine, "untouched", lambda *_: rows_of(admin, name) == look.rows)
+    run(admin, *TOUCHES["one for another"].format(name).split("; "))
+    db.count("well and id > 2")
+
+
+def test_who_was_under_way_when_rows_were_hashed_is_found(own, hashed_table):
+    """It began before the hash and ended after a look that found nothing."""
+    admin, name, db = hashed_table
+    with own.connect() as writer:
+        run(writer, "BEGIN", "SAVEPOINT a", f"UPDATE {name} SET ill = NOT ill WHERE id = 17")
+        for i in range(3):
+            write_elsewhere(admin)
+            db.count(f"ill and id > {i}")
+        run(writer, "RELEASE a", "COMMIT")
+    with pytest.raises(sulq.SourceChanged):
+        db.count("ill and id > 7")
+
+
+def test_writes_elsewhere_hash_nothing(own, hashed_table, monkeypatch):
+    """The same rows written once more are hashed, and are the same; a checkpoint hashes once."""
+    admin, name, db = hashed_table
+    hashed = counting_hashes(monkeypatch)
+    for i in range(3):
+        write_elsewhere(admin)
+        db.count(f"ill and id > {i}")
+    assert not hashed
+    run(admin, f"UPDATE {name} SET ill = ill WHERE id = 17")
+    db.count("ill and id > 4")
+    assert hashed == [1]
+    run(admin, "CHECKPOINT")
+    write_elsewhere(admin)
+    db.count("ill and id > 5")
+    db.count("ill and id > 6")
+    assert hashed == [1, 1]
+
+
+@pytest.mark.parametrize(
+    "column", ["kind {0}_enum", "kind regclass", "kind text GENERATED ALWAYS AS (region) VIRTUAL"]
+)
+def test_columns_that_change_without_a_write_are_always_hashed(own, tmp_path, monkeypatch, column):
+    """Labels of enums, names of tables, and what is computed when it is read."""
+    if "VIRTUAL" in column and postgres.VERSION < 18:
+        column = "kind {0}_enum[]"
+    with own.connect() as admin:
+        name = table(admin)
+        run(admin, f"CREATE TYPE {name}_enum AS ENUM ('a')",
+            f"ALTER TABLE {name} ADD {column.format(name)}")  # fmt: skip
+        db = database(name, tmp_path, own)
+        hashed = counting_hashes(monkeypatch)
+        for i in range(3):
+            write_elsewhere(admin)
+            db.count(f"ill and id > {i}")
+        assert len(hashed) == 3
+        db.close()
 
 
 # ---- a ledger on the server of the rows ---------------------------------------------------------

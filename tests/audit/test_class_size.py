@@ -73,6 +73,7 @@ def test_bounds_cover_rows_that_differ():
 
 
 def test_more_rows_and_likelier_values_never_hide_worse():
+    """The divergence falls with rows; rarer values need more of them."""
     for epsilon in (0.3, 1.0):
         sizes = [divergence(n, 0.2, 0.3, epsilon, 1e-6) for n in range(1, 120)]
         assert all(a >= b - 1e-12 for a, b in itertools.pairwise(sizes))
@@ -81,6 +82,7 @@ def test_more_rows_and_likelier_values_never_hide_worse():
 
 
 def test_what_may_never_happen_hides_nobody():
+    """No number of rows is enough, or none that is there."""
     assert smallest_crowd(0.0, 0.5, 1.0, 1e-6) is None
     assert smallest_crowd(1e-15, 0.5, 1.0, 1e-6, 10**6) is None
     assert smallest_crowd(0.5, 0.5, 1.0, 1e-6, 80) is None

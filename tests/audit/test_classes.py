@@ -42,6 +42,7 @@ def test_useful_all_the_same(db):
 
 
 def test_sparse_and_differencing_questions_are_refused(db):
+    """What singles out few rows is refused, also with what was answered before."""
     assert outcome(db, "a") != "refused"
     assert outcome(db, "a and id <> 17") == "refused"
     assert outcome(db, "a or id = 17") == "refused"
@@ -75,6 +76,7 @@ def test_the_size_is_exactly_k_unknown_rows(rows, answered):
 
 
 def test_known_rows_are_taken_off_in_each_class():
+    """The more rows an attacker knows, the more a class needs."""
     for known, least in ((0, 81), (0.5, 162), (0.9, 810)):
         for rows in (least - 1, least):
             db = audited(people(rows), queries=1, priors={"a": 0.5}, known=known)
@@ -101,6 +103,7 @@ def _least_rows(**terms):
 
 
 def test_a_refusal_speaks_of_public_things(db):
+    """It names columns and numbers of rows that everybody may know, and that it counts."""
     with pytest.raises(sulq.AuditRefused, match="would single out 3 rows by id") as refusal:
         db.count("a and id < 3")
     assert "counts as one of the 20 questions" in str(refusal.value)
@@ -135,12 +138,14 @@ def test_a_refusal_speaks_of_public_things(db):
     ],
 )
 def test_what_no_truth_table_can_be_made_of_is_refused_for_nothing(db, ask, said):
+    """It is no audited question, and nothing is charged."""
     with pytest.raises(sulq.QueryNotAllowed, match=said):
         ask(db)
     assert db.budget.spent == 0
 
 
 def test_too_many_combinations_are_refused_before_anything_is_paid(monkeypatch):
+    """Values and truth tables are bounded."""
     monkeypatch.setattr(classes, "MAX_VALUES", 3)
     db = audited(TABLE)
     assert outcome(db, "a") != "refused"
@@ -164,6 +169,7 @@ def test_public_questions_are_answered_and_leave_no_trace(db):
 
 
 def test_values_of_a_category(db):
+    """A prior may name some values; the rest share what is left."""
     db = audited(TABLE, priors={"city": {"rome": 0.25, "oslo": 0.25, "lima": 0.25}})
     city = column("city")
     assert outcome(db, "city = 'rome'") == exact(city == "rome")
@@ -197,6 +203,7 @@ def test_boolean_values_count_like_predicates(db):
 
 
 def test_sql_of_one_number(db):
+    """A SELECT of one count is the same question, at the same price."""
     table = db.sql("select count(*) as smokers from frame where a and region = 'north'")
     wanted = exact(column("a") & (column("region") == "north"))
     assert table["smokers"] == [wanted]
@@ -205,6 +212,7 @@ def test_sql_of_one_number(db):
 
 @pytest.mark.parametrize("engine", ["duckdb", "reference"])
 def test_engines_decide_alike(engine):
+    """Verdicts and answers are the same on every engine."""
     asked = ["a", "a and id < 10000", "b xor (id >= 15000)", "a and b and region = 'east'",
              "a and id % 7 = 3", "b and id < 6000", "c and id between 100 and 3000"]  # fmt: skip
     table = people(N, region=pa.array([*REGIONS, None] * (N // 5)))

@@ -60,6 +60,7 @@ def opened(path, **terms):
     ],
 )
 def test_terms_that_cannot_be_are_refused(terms, said):
+    """Each refusal says what is wrong with the terms."""
     given = TERMS | {"ledger": ":memory:", "priors": PRIORS} | terms
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", UserWarning)
@@ -68,6 +69,7 @@ def test_terms_that_cannot_be_are_refused(terms, said):
 
 
 def test_duan_says_what_it_does_not_see():
+    """Opening under that rule warns."""
     with warnings.catch_warnings(record=True) as said:
         warnings.simplefilter("always")
         sulq.open(TABLE, SCHEMA, ledger=":memory:", rule="duan", **TERMS)
@@ -75,12 +77,14 @@ def test_duan_says_what_it_does_not_see():
 
 
 def test_rows_of_one_person_are_not_independent():
+    """A unit of several rows is refused."""
     schema = {"columns": SCHEMA, "unit": {"column": "id", "max_rows": 2}}
     with pytest.raises(sulq.PromiseError, match="not independent"):
         audited(TABLE, schema)
 
 
 def test_the_promise_in_words():
+    """It says what is proved, what is not, and the priors."""
     said = str(audited(TABLE, dither=2).promise)
     for words in ("exact up to a dither of 2", "50% of the rows", "independent", "is not proved",
                   "a: false 0.7, true 0.3", "73.1%", "Not hidden"):  # fmt: skip
@@ -89,6 +93,7 @@ def test_the_promise_in_words():
 
 
 def test_terms_survive_json():
+    """Terms read back from JSON are the same."""
     for db in (audited(TABLE, known=0.25, dither=1.5), duan(TABLE)):
         body = json.loads(json.dumps(db.promise.to_json()))
         assert AuditPromise.from_json(body) == db.promise
@@ -107,6 +112,7 @@ def test_noisy_and_audited_never_share_a_table(path):
 
 
 def test_audited_after_noisy_is_refused(path):
+    """A ledger has one mode for its life."""
     sulq.open(path, SCHEMA, epsilon=1.0, queries=20).close()
     with pytest.raises(sulq.PromiseError, match="mode='audited' but the ledger has mode=None"):
         opened(path)
@@ -120,6 +126,7 @@ def test_audited_after_noisy_is_refused(path):
     ],
 )  # fmt: skip
 def test_terms_never_change(path, other):
+    """Opening with other terms than the ledger's is refused."""
     opened(path).close()
     with pytest.raises(sulq.PromiseError, match="but the ledger has"):
         opened(path, **other)
@@ -144,6 +151,7 @@ def test_one_prior_needs_no_declaration(path):
 
 
 def test_another_sample_is_refused(path):
+    """The simulated rows belong to the terms."""
     opened(path, rule="duan", simulate=people(300, seed=2)).close()
     opened(path, rule="duan", simulate=lambda n: people(300, seed=2)).close()
     with pytest.raises(sulq.PromiseError, match="sample"):
@@ -185,6 +193,7 @@ def test_every_question_is_one_of_m():
 
 
 def test_the_charge_is_durable_before_anything_is_decided(path):
+    """The ledger on disk has each charge when the auditor judges."""
     db = opened(path)
 
     class Spy:
@@ -209,6 +218,7 @@ def test_the_charge_is_durable_before_anything_is_decided(path):
 
 
 def test_a_list_is_asked_in_order_up_to_the_first_refusal():
+    """What stands before it is answered, what stands behind it is not asked."""
     db = audited(TABLE)
     queries = [sulq.Query(where=w) for w in ("a", "b")]
     assert len(db.ask(queries)) == 2
@@ -231,6 +241,7 @@ def test_request_ids():
 
 
 def test_duan_refuses_the_same_again_for_nothing():
+    """A repeated question is refused without a charge."""
     db = duan(TABLE, queries=2, epsilon=3.0)
     assert outcome(db, "c") != "refused"
     with pytest.raises(sulq.AuditRefused, match="Nothing was charged") as refusal:
@@ -253,6 +264,7 @@ def test_analysts_share_one_auditor():
 
 @pytest.mark.parametrize("rule", ["classes", "duan"])
 def test_an_auditor_opened_again_knows_what_was_answered(path, rule):
+    """What its answers would tell is refused after a new start too."""
     terms = {"rule": rule, "epsilon": 4.0, "queries": 6}
     with opened(path, **terms) as db:
         first = [outcome(db, w) for w in ("c", "b", "c and id <> 9")]
@@ -363,6 +375,7 @@ def test_questions_are_read_back_exactly(where):
 )
 @pytest.mark.parametrize("where", [None, "b", "id < 9"])
 def test_sums_are_read_back_with_their_grid(value, where):
+    """A stored question restores to the same total, unit and step."""
     schema = sulq.Schema.load(SCHEMA)
     total, checked = total_of(sulq.Query((value,), where=where), schema)
     assert restore(checked.text, schema) == total
@@ -371,6 +384,7 @@ def test_sums_are_read_back_with_their_grid(value, where):
 
 
 def test_what_cannot_be_read_back_is_refused(monkeypatch):
+    """A question that history could not restore is not charged."""
     db = audited(TABLE)
     monkeypatch.setattr("sulq.audit.total.restore", lambda text, schema: None)
     with pytest.raises(sulq.QueryNotAllowed, match="could not read back"):
@@ -396,6 +410,7 @@ def test_json_that_no_question_has_is_refused(tree):
 
 
 def test_a_ledger_text_of_another_schema_is_refused():
+    """A stored question about a column that is not declared is no question here."""
     with pytest.raises(sulq.QueryNotAllowed, match="not a question of this schema"):
         restore('{"values":[{"column":"nobody"}]}', sulq.Schema.load(SCHEMA))
 
@@ -460,6 +475,7 @@ def test_the_dither_is_drawn_once_and_kept(path):
 
 
 def test_no_dither_is_no_noise():
+    """The law of an exact answer draws 0 and says so."""
     law = Nothing()
     assert (law.std, law.half_width(0.95), law.draw(3)) == (0.0, 0.0, [0, 0, 0])
     assert (law.pmf(0), law.pmf(1)) == (1.0, 0.0)

@@ -90,6 +90,7 @@ def test_sums_of_numbers_are_audited_too():
 
 
 def test_the_answer_has_the_dither_of_its_range():
+    """The dither's standard deviation grows with what is summed."""
     db = duan(TABLE, queries=2, dither=2)
     answer = db.count("c")
     assert answer.std == 2
@@ -303,6 +304,7 @@ def test_a_sample_decides_in_place_of_the_rows():
 
 
 def test_a_sample_belongs_to_duan():
+    """Other rules take none, and an empty one is refused."""
     with pytest.raises(sulq.PromiseError, match="belongs to rule='duan'"):
         audited(TABLE, simulate=TABLE)
     with pytest.raises(sulq.Refused, match="no rows"):

@@ -56,6 +56,7 @@ def test_spellings():
     ],
 )
 def test_what_cannot_be_meant_is_refused(given, said):
+    """Each refusal says what is wrong with the priors."""
     with pytest.raises(sulq.PromiseError, match=said):
         read(given)
 
@@ -168,6 +169,7 @@ def test_joint_priors_that_cannot_be_meant(given, said):
 
 
 def test_json_keeps_every_digit():
+    """Priors read back from JSON are the same."""
     for independent in (True, False):
         given = {"a": (0.1, 0.7), "city": {"rome": 0.3}, ("b", "c"): {(True, False): 0.1}}
         priors = Priors.read(given, DECLARED, independent)

@@ -99,6 +99,7 @@ def test_a_reopened_ledger_knows_its_residues(tmp_path):
 
 @pytest.mark.parametrize("q", [1, 0, -3, 2.0, True, "2", None, 2**31 + 1])
 def test_q_is_a_whole_number_from_two(q):
+    """Anything else is refused, and nothing is charged."""
     db = audited(TABLE)
     with pytest.raises(sulq.QueryNotAllowed, match="want a whole number from 2"):
         db.modulo("a", q)
@@ -128,6 +129,7 @@ def test_noise_has_no_residues():
 
 
 def test_what_is_public_is_free():
+    """A residue of public rows costs nothing."""
     db = audited(TABLE)
     answer = db.modulo("id < 25", 10)
     assert (answer.value, answer.price.micro, db.budget.spent) == (5, 0, 0)

@@ -42,6 +42,7 @@ def test_duan_says_which_and_why():
 
 
 def test_classes_says_which_and_why():
+    """A review names each question that would be refused, with its reason."""
     found = review(QUERIES, audited(TABLE))
     assert [f.number for f in found.broken] == [3, 4, 7, 8, 9]
     third = found.findings[2]
@@ -61,6 +62,7 @@ def test_a_review_begins_anew():
 
 
 def test_a_review_needs_audited_terms():
+    """A noisy database, and what is no list, are refused."""
     with pytest.raises(sulq.Refused, match="mode='audited'"):
         review(["a"], opened_noisy(TABLE))
     with pytest.raises(sulq.Refused, match="want a list"):
@@ -98,6 +100,7 @@ DATA = ("--data", "people.parquet", "--schema", "people.toml")
 
 
 def test_the_command_reviews_a_file(folder):
+    """`sulq review` says of every statement whether it would be answered."""
     result = run("queries.sql", *DATA, "--prior", "c=0.4..0.6")
     assert result.exit_code == 0, result.output
     assert "#1 count where c: answered" in result.output
@@ -110,6 +113,7 @@ def test_the_command_reviews_a_file(folder):
 
 
 def test_the_command_with_the_papers_rule_and_json(folder):
+    """The rule is an option, and the outcome may be JSON."""
     words = ("--rule", "duan", "--epsilon", "4", "--known", "0", "--json")
     body = json.loads(run("queries.sql", *DATA, *words).stdout)
     assert body["rule"] == "duan"
@@ -129,6 +133,7 @@ def test_the_command_with_the_papers_rule_and_json(folder):
     ],
 )
 def test_the_command_says_what_is_missing(folder, words, said):
+    """It ends with 2 and names what is wrong."""
     (folder / "empty.sql").write_text(" -- nothing\n;")
     (folder / "open.sql").write_text("select 'a")
     result = run(*words)

@@ -100,6 +100,7 @@ def test_all_of_a_table_or_nothing():
 
 
 def test_a_table_that_cannot_be_paid_is_refused_before_a_charge():
+    """A table costs its cells, all or nothing."""
     db = audited(TABLE, queries=2, **{k: v for k, v in LOOSE.items() if k != "queries"})
     with pytest.raises(sulq.BudgetExceeded):
         db.histogram("city")

@@ -280,6 +280,10 @@ def test_functions_of_a_file_are_written_out(folder):
     assert json.loads(first.stdout)["value"] == json.loads(again.stdout)["value"]
     assert json.loads(again.stdout)["free"]
     assert "cannot be read" in run("count", "old(age)", "--define", "no.py", code=2).stderr
+    assert len(run_json("histogram", "old", "--define", "mine.py")["rows"]) == 2
+    assert len(run_json("crosstab", "old(age)", "smoker", "--define", "mine.py")["rows"]) == 6
+    learned = ("id3", "--columns", "old,smoker", "--label", "region", "--define", "mine.py")
+    assert "price at most" in run("learn", *learned, "--price").stdout
 
 
 def test_histogram_by_bins_and_by_edges(folder):

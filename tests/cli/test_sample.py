@@ -26,6 +26,7 @@ def run(folder, *words):
 
 
 def test_rows_are_written_and_their_errors_said(folder):
+    """`sulq sample` writes as many rows as asked, with the error of each table."""
     found = run(folder, "model.json", "rows.parquet", "--rows", "300", "--json")
     assert found.exit_code == 0, found.output
     body = json.loads(found.stdout)
@@ -46,6 +47,7 @@ def test_rows_are_written_and_their_errors_said(folder):
     ],
 )
 def test_what_is_refused(folder, words, why):
+    """The command fails and says why."""
     found = run(folder, *words)
     assert found.exit_code != 0
     assert why in found.output.replace("\n", " ")

@@ -104,6 +104,9 @@ def test_the_front_door_is_the_same(pair):
         lambda db: db.ask([Query(by="city"), Query(by=["secret", "city"]), Query(by="region")])[1],
         lambda db: db.ask([Query(where=f"age > {i}") for i in range(30)])[3],
         lambda db: db.ask([Query(where=f"age > {i}") for i in (2, 3)], share=False)[1],
+        lambda db: db.define(old="age > 65", half="income / 2").mean("half", "old"),
+        lambda db: db.define(band="floor(age / 25)").histogram("band", where="secret"),
+        lambda db: db.define(old="age > 65").sql("select old, count(*) from people group by old"),
     ]  # fmt: skip
     for call in calls:
         there, here = call(remote), call(local)

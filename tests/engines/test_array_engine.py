@@ -97,6 +97,7 @@ def beside(seed=1):
 
 @pytest.mark.parametrize("nullable", [True, False])
 def test_the_integers_are_those_of_the_table(tmp_path, nullable):
+    """Arrays of every layout give the sums of the same columns in a table."""
     declared = schema(nullable)
     for name, X in shapes(made(), tmp_path).items():
         given = ArrayRows(X, NAMES, beside())
@@ -143,6 +144,7 @@ def test_what_sql_answers_is_asked_of_a_table():
 
 
 def test_a_database_of_an_array_charges_and_answers_as_one_of_a_table():
+    """Answers and spending are the same."""
     given = ArrayRows(made(), NAMES, beside())
     answers = []
     for source in (given, given.table()):
@@ -155,5 +157,6 @@ def test_a_database_of_an_array_charges_and_answers_as_one_of_a_table():
 
 
 def test_no_other_engine_reads_an_array():
+    """engine= is refused for an array."""
     with pytest.raises(sulq.SchemaError, match="read where it lies"):
         opened(ArrayRows(made(), NAMES, beside()), schema(), engine="duckdb")

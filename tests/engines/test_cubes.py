@@ -23,6 +23,7 @@ def db():
 
 
 def test_written_sql_is_forgotten_in_time(db, monkeypatch):
+    """What the writer keeps is bounded."""
     monkeypatch.setattr(sql, "MAX_DONE", 5_000)
     for i in range(200):
         db.count(f"income > {i}")
@@ -31,6 +32,7 @@ def test_written_sql_is_forgotten_in_time(db, monkeypatch):
 
 
 def test_a_cube_keeps_nothing_that_was_worked_out_from_it(db):
+    """Its columns stay, values of expressions do not."""
     for i in range(20):
         db.ask([sulq.Query(where=f"age > {i} and age <> {j}") for j in range(30, 34)])
     kept = db._pipeline.engine._cubes._kept

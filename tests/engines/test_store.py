@@ -323,6 +323,7 @@ def test_a_changed_store_is_refused(place, edit):
 
 
 def test_a_store_that_changes_while_open_is_noticed(place):
+    """A store whose times moved is not asked."""
     made = encoded(place)
     with open_here(made) as store:
         store.count("smoker")

@@ -447,6 +447,7 @@ BROKEN = [
 
 @pytest.mark.parametrize(("unit", "message"), BROKEN, ids=str)
 def test_a_broken_unit_is_refused(unit, message):
+    """Each refusal says what is wrong with the unit."""
     with pytest.raises(sulq.SchemaError, match="unit") as refusal:
         Schema.load({"columns": COLUMNS, "unit": unit})
     assert message in str(refusal.value)
@@ -462,6 +463,7 @@ def test_people_need_a_unit():
 
 
 def test_a_unit_may_come_from_toml(tmp_path):
+    """[unit] of a schema file limits rows per person."""
     (tmp_path / "visits.toml").write_text(
         '[unit]\ncolumn = "person"\nmax_rows = 2\n[columns.person]\ntype = "text"\n'
         '[columns.slot]\ntype = "integer"\nlow = 0\nhigh = 999\n'

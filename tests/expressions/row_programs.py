@@ -7,7 +7,8 @@ import random
 
 import pyarrow as pa
 
-DAY = datetime.date
+DAY, AT = datetime.date, datetime.datetime
+SECOND = datetime.timedelta(seconds=1)
 ROWS = 48
 SURE = {"nullable": False}
 SCHEMA = {
@@ -18,15 +19,18 @@ SCHEMA = {
     "smoker": {"type": "boolean"} | SURE,
     "region": {"values": ["north", "south", "east"]},
     "born": {"type": "date", "low": DAY(1920, 1, 1), "high": DAY(2025, 12, 31)} | SURE,
+    "seen": {"type": "timestamp", "low": AT(2019, 12, 31), "high": AT(2021, 1, 1)} | SURE,
+    "gone": {"type": "timestamp", "low": AT(2019, 12, 31), "high": AT(2021, 1, 1)} | SURE,
     "word": {"type": "text"},
     "row": {"type": "integer", "low": 0, "high": ROWS - 1, "public": True} | SURE,
 }
 KINDS = {
     "age": pa.int64(), "steps": pa.int32(), "bmi": pa.float64(), "change": pa.float64(),
-    "smoker": pa.bool_(), "region": pa.string(), "born": pa.date32(), "word": pa.string(),
-    "row": pa.int64(),
+    "smoker": pa.bool_(), "region": pa.string(), "born": pa.date32(),
+    "seen": pa.timestamp("us"), "gone": pa.timestamp("us"), "word": pa.string(), "row": pa.int64(),
 }  # fmt: skip
-WORDS = ["", "a", "Abba", "bab", "ABC", "日本", "it's", "b a"]
+WORDS = ["", "a", "Abba", "bab", "ABC", "日本", "it's", "b a", "ab-1-20", "-b-", "12\n3"]
+MOMENTS = [AT(2020, 1, 1), AT(2020, 2, 29, 23, 59, 59), AT(2020, 7, 4, 12, 30), AT(2019, 12, 31)]
 
 
 def rows(seed: int = 1) -> list[dict]:
@@ -41,6 +45,8 @@ def rows(seed: int = 1) -> list[dict]:
             "smoker": pick.random() < 0.5,
             "region": pick.choice([None, "north", "south", "east"]),
             "born": pick.choice([DAY(1920, 1, 1), DAY(2000, 2, 29), DAY(2025, 12, 31)]),
+            "seen": pick.choice(MOMENTS),
+            "gone": pick.choice([*MOMENTS, AT(2020, 3, 1) + pick.randint(0, 10**7) * SECOND]),
             "word": pick.choice([None, *WORDS]),
             "row": i,
         }
@@ -127,6 +133,10 @@ class Program:
             "{'north': 3, 'south': 5}.get(region, 1)", "born.year", "born.month", "born.weekday()",
             "(born - datetime.date(1990, 1, 1)).days", "(len(word) if word is not None else 9)",
             f"sum(i * ({a}) for i in range(3))", "int(smoker)", "WEIGHTS[1]",
+            "(gone - seen).days", "int((gone - seen).total_seconds()) % 9973", "seen.hour",
+            "(gone.date() - born).days % 700", "gone.minute + seen.second",
+            "(len(word[1:3]) if word is not None else 4)", "sum(WEIGHTS[1:])",
+            "(born - born.replace(month=1, day=1)).days", "born.replace(day=1).month",
         ])  # fmt: skip
 
     def fraction(self, d: int) -> str:
@@ -149,6 +159,13 @@ class Program:
             "(region is not None and region == 'north')", f"{self.leaf()} in (1, 2, 17, 65, 120)",
             "(word is not None and word.startswith('a'))", "(word is not None and 'b' in word)",
             "(word is not None and word.endswith('b'))", "(word is not None and '%' in word)",
+            "(word is not None and word[:2] == 'ab')", "(word is not None and word[2:] != '')",
+            "(word is not None and word.split('-')[0] == 'ab')", "seen < gone", "gone.hour >= 12",
+            "(word is not None and re.search('b.?[0-9-]', word) is not None)",
+            "(word is not None and bool(re.fullmatch('[ab-]*', word)))",
+            "(not re.match('[A-Z]', word) if word is not None else False)",
+            "seen >= datetime.datetime(2020, 2, 29, 23, 59, 59)",
+            "gone.replace(minute=0, second=0) > seen",
             "(word is not None and word.lower() == 'abc')", "born >= datetime.date(2000, 2, 29)",
             "(region in ('north', 'east') if region is not None else False)",
         ]  # fmt: skip

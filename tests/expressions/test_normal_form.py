@@ -4,7 +4,7 @@ import itertools
 
 import pytest
 
-from sulq.expressions.normal_form import _by_groups, _factored, _groups
+from sulq.expressions.normal_form import _between, _by_groups, _factored, _groups, _table, plain
 from sulq.expressions.parse import predicate
 from sulq.values.schema import Schema
 
@@ -35,3 +35,38 @@ def test_groups_of_terms_say_what_the_whole_table_says(terms):
     assert apart is not None
     assert whole is not None
     assert {p.node.text for p in apart.parts} == {p.node.text for p in whole.parts}
+
+
+COLUMNS = {
+    "bounded": {"type": "integer", "low": -3, "high": 4},
+    "whole": {"type": "integer", "low": 0, "high": 5, "nullable": False},
+    "endless": {"type": "integer"},
+}
+ENDS = ("{0} > {1}", "{0} >= {1}", "{1} > {0}", "{1} >= {0}")
+
+
+@pytest.mark.parametrize("name", COLUMNS)
+def test_what_lies_between_constants_is_what_its_table_says(name):
+    """Every pair of comparisons with constants inside, at and beyond the ends of a column."""
+    schema = Schema.load({name: COLUMNS[name]})
+    some = [end.format(name, c) for end in ENDS for c in (-9, -3, -2, 0, 1, 4, 5, 9)]
+    for pair in itertools.combinations_with_replacement(some, 2):
+        node = predicate(" and ".join(pair), schema)
+        quick, whole = _between(node, schema), _table(plain(node), schema)
+        assert quick is not None
+        assert whole is not None
+        assert quick[0] == whole[0], pair
+        assert quick[1].lines == whole[1].lines, pair
+        assert quick[1].table.tolist() == whole[1].table.tolist(), pair
+
+
+@pytest.mark.parametrize(
+    "text", ["age = 3", "age > 2.5", "age > 3 or age < 1", "not age > 3", "income > 3",
+             "age > 3 and smoker", "sort > 1", "age > 1 and sort > 1"],
+)  # fmt: skip
+def test_nothing_else_is_between_constants(text):
+    """Other columns, constants and formulas have a table."""
+    more = {"age": {"type": "integer"}, "smoker": {"type": "boolean"}, "income": {"type": "number"},
+            "sort": {"values": [1, 2, 3]}}  # fmt: skip
+    schema = Schema.load(more)
+    assert _between(predicate(text, schema), schema) is None

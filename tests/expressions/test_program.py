@@ -230,6 +230,7 @@ def test_calls_that_say_nothing_are_refused(db, name):
      ({"columns": "age"}, "as a list")],
 )  # fmt: skip
 def test_settings_that_mean_nothing_are_refused(said, match):
+    """Each refusal says what is wrong with a setting."""
     with pytest.raises(QueryNotAllowed, match=match):
         sulq.Program(OLD, "f", **said)
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import datetime
 import math
 import random
+import re
 
 import pytest
 from expressions.row_programs import ROWS, SCHEMA, Program, rows, table
@@ -17,7 +18,7 @@ from sulq.expressions import python_calls, python_expressions
 from sulq.questions.check import check
 from sulq.values.schema import Schema
 
-HEAD = "import math\nimport datetime\nWEIGHTS = (2, 4, 9)\n"
+HEAD = "import math\nimport re\nimport datetime\nWEIGHTS = (2, 4, 9)\n"
 LIMITS = (18, 30, 45, 65)
 BATCH = 25
 
@@ -103,6 +104,7 @@ def db():
 
 
 def test_it_is_its_expression():
+    """A row function is the text of its expression, for other names too."""
     assert risk == "case when age > 65 or 30 > 35 then 1 when 30 > 30 then 0.5 else 0 end"
     assert bracket.count("case") == len(LIMITS)
     assert risk("years", "weight") == (
@@ -128,6 +130,8 @@ def test_it_stands_where_an_expression_can(db):
 
 
 def test_functions_call_each_other():
+    """A called function is written out in the caller."""
+
     @sulq.row
     def twice(age):
         return risk(age, bmi=40) + bracket(age)
@@ -136,6 +140,7 @@ def test_functions_call_each_other():
 
 
 def test_calls_are_written_out_in_sql():
+    """sulq.expand replaces calls, and nothing within texts."""
     text = "select avg(heavy(least(bmi, 3))), 'heavy(x)', heavy(heavy(1)) from t"
     assert sulq.expand(text, heavy) == (
         "select avg(((least(bmi, 3)) > 30)), 'heavy(x)', (((1 > 30)) > 30) from t"
@@ -166,6 +171,35 @@ def test_edges_mean_what_python_means(db):
     assert db.sum(mixed).value == pytest.approx(expected)
 
 
+def test_texts_and_dates_are_cut_as_python_cuts_them():
+    """Slices, parts of a text, patterns, the first day of a month, full days between moments."""
+
+    @sulq.row
+    def code(word, born, seen, gone):
+        found = re.search("^[a-z]+-", word)
+        if found is None:
+            return 1 if word[0] == "A" or word[1:3] == "ab" else 2
+        if word.split("-")[1] == "1" and not re.fullmatch("[a-z-]+", word):
+            return (gone - seen).days
+        return (gone - seen).total_seconds() + (born - born.replace(day=1)).days
+
+    assert "not regexp_matches(word, '^[a-z]+-')" in code
+    assert "substr(word, 1, 1) = 'A' or substr(word, 2, 2) = 'ab'" in code
+    assert "split_part(word, '-', 2) = '1' and not regexp_matches(word, '^([a-z-]+)$')" in code
+    assert "date_diff('full_day', seen, gone)" in code
+    assert "date_diff('second', seen, gone)" in code
+    assert "date_diff('full_day', date_trunc('month', born), born)" in code
+
+
+def test_a_match_that_was_not_sought_is_none():
+    """None and a match may meet in an if; a match and a number may not."""
+    text = "def f(word, age):\n    m = None\n    if age > 3:\n        m = re.match('a', word)\n"
+    (found,) = sulq.row_functions(f"import re\n{text}    return m is None").values()
+    assert found == "not case when age > 3 then regexp_matches(word, '^(a)') else false end"
+    with pytest.raises(QueryNotAllowed, match="'m' has no one value"):
+        sulq.row_functions(f"import re\n{text.replace('None', '7')}    return m is None")
+
+
 # ---- what is refused -----------------------------------------------------------------------
 
 REFUSED = {
@@ -176,6 +210,10 @@ REFUSED = {
     "def f(a):\n    return a.strip()": "the method 'strip' is not known",
     "def f(a):\n    return 2 ** 100": "the power is too large|up to 2\\*\\*53",
     "def f(a):\n    for i in range(9 ** 9):\n        a += i\n    return a": "more than 1,000 steps",
+    "def f(a): return a in range(10 ** 9)": "ranges have more than 1,000 steps",
+    "def f(a): return a + sum(range(10 ** 9))": "ranges have more than 1,000 steps",
+    "def f(a): return max(range(10 ** 15))": "ranges have more than 1,000 steps",
+    f"def f(a):\n    a, b = range({10**30})\n    return a": "too large",
     "def f(a):\n    for i in a:\n        pass": "a loop runs over range",
     "def f(a):\n    for i in range(40):\n        a = a * a\n    return a": "more than 10,000 char",
     "def f(*a): return 1": "name each argument",
@@ -185,6 +223,17 @@ REFUSED = {
     "def f(a): raise ValueError": "a row function cannot fail",
     "def f(a):\n    a, b = 1\n    return a": "wants 2 values",
     "def f(a): return math.log10(a)": r"Write math.log\(x\) / math.log\(10\)",
+    "def f(a): return a[-2:]": "for the end of a text there is endswith",
+    "def f(a, b): return a[b]": "constant places from the first on",
+    "def f(a): return a.split()[0]": "split takes a constant text",
+    "def f(a): return a.split('-')": "one value here, not several",
+    "def f(a): return a.split('-')[-1]": "from the first on",
+    "import re\ndef f(a): return re.search(a, 'x')": "a constant pattern and then a text",
+    "import re\ndef f(a): return re.search('x', a, 2)": "Flags are not read",
+    "import re\ndef f(a): return re.sub('x', a, 'b')": "'sub' is not known here",
+    "def f(a): return a.replace(day=2)": "Of replace, these are read",
+    "def f(a): return a.days": "asked of a difference",
+    "import datetime\ndef f(a): return a + datetime.timedelta(7)": "Compare \\(d - e\\).days",
     "def f(a): return f'{a}'": "compared, not built",
     "def f(a, b): return a.startswith(b)": "takes a constant text",
     "def f(a): return float('inf')": "not a number|allowed",
@@ -224,11 +273,12 @@ def test_a_text_that_grows_is_stopped_soon():
         sulq.row_functions("\n".join(lines))
     body = "\n".join(f"        x{i} = a * {i}" for i in range(500))
     nested = f"def f(a):\n    for i in range(900):\n{body}\n    return x1"
-    with pytest.raises(QueryNotAllowed, match="too many steps"):
+    with pytest.raises(QueryNotAllowed, match="too many steps, more than 100,000"):
         sulq.row_functions(nested)
 
 
 def test_a_function_without_source_says_what_to_do():
+    """A function that cannot be read is refused."""
     space = {}
     exec("def f(a): return a", space)
     with pytest.raises(QueryNotAllowed, match="Define it in a file or a notebook"):
@@ -238,6 +288,8 @@ def test_a_function_without_source_says_what_to_do():
 
 
 def test_lines_are_those_of_the_file():
+    """A refusal names the line that its author sees."""
+
     def wrong(age):
         while age:
             age = 0
@@ -248,6 +300,7 @@ def test_lines_are_those_of_the_file():
 
 
 def test_constants_come_from_around_the_function():
+    """Numbers and dates of the enclosing scope are written in."""
     cut, when = 40, datetime.date(2000, 1, 1)
 
     @sulq.row

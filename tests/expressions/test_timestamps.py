@@ -62,6 +62,9 @@ EXPRESSIONS = {
     "date_diff('hour', seen, gone)": lambda a, b, c: since(b, 3600) - since(a, 3600),
     "date_diff('minute', seen, gone)": lambda a, b, c: since(b, 60) - since(a, 60),
     "date_diff('second', seen, gone)": lambda a, b, c: since(b, 1) - since(a, 1),
+    "date_diff('full_day', seen, gone)": lambda a, b, c: (b - a).days,
+    "date_diff('hour', date '2000-01-01', cast(seen as date))": lambda a, b, c: 24
+    * (a.date() - dt.date(2000, 1, 1)).days,
     "date_diff('day', seen, gone)": lambda a, b, c: (b.date() - a.date()).days,
     "date_diff('month', seen, date '2000-01-15')": lambda a, b, c: 24_000 - 12 * a.year + 1
     - a.month,
@@ -195,9 +198,10 @@ def test_a_file_of_texts(tmp_path):
     ("hour(whenever)", "declare its low and high"),
     ("seen > 'yesterday'", "'yesterday' is not a moment such as '2020-01-31 14:30:00'"),
     ("seen = '2020-01-31 14:30:00.5'", "is not a moment"),
-    ("date_diff('hour', born, born)", "'hour' is not one of"),
+    ("date_diff('week', born, born)", "'week' is not one of"),
 ])  # fmt: skip
 def test_refusals(text, said):
+    """Each refusal says what is wrong with a moment."""
     declared = COLUMNS | {
         "born": {"type": "date", "low": "1900-01-01", "high": "2020-01-01"},
         "whenever": {"type": "timestamp"},
@@ -207,6 +211,7 @@ def test_refusals(text, said):
 
 
 def test_declarations():
+    """Ends of a timestamp are moments in whole seconds."""
     for wrong in ("soon", 3, "2020-01-31 14:30:00.5"):
         with pytest.raises(sulq.SchemaError, match="want a moment such as"):
             sulq.Schema.load({"columns": {"t": {"type": "timestamp", "low": wrong, "high": LAST}}})

@@ -29,6 +29,7 @@ def captured(model, matrix):
 
 @pytest.mark.parametrize("scaled", [True, False])
 def test_silent_pca_is_exact(scaled):
+    """Without noise the components are those of numpy."""
     X = low_rank() * 40 - 10
     db, columns = silent(X, -10, 30)
     model = PCA(2, scaled=scaled).fit(db, columns=columns)
@@ -48,6 +49,7 @@ def test_silent_pca_is_exact(scaled):
 
 @pytest.mark.parametrize("scaled", [True, False])
 def test_silent_svd_is_exact(scaled):
+    """Without noise the singular vectors are those of numpy."""
     X = low_rank() * 4 + 1
     db, columns = silent(X, 1, 5)
     model = SVD(2, scaled=scaled).fit(db, columns=columns)
@@ -80,6 +82,7 @@ def lloyd(X, centres, steps):
 
 
 def test_silent_kmeans_is_exact():
+    """Without noise the centres are those of Lloyd's steps."""
     X, _ = blobs()
     X = X * 10
     db, columns = silent(X, 0, 10)
@@ -103,6 +106,7 @@ def perceptron(X, y, rounds, step):
 
 @pytest.mark.parametrize("step", ["damped", "paper"])
 def test_silent_perceptron_is_exact(step):
+    """Without noise the weights are those of the exact algorithm."""
     X, y = separable(margin=0.0)
     y ^= np.arange(len(y)) % 10 == 0  # so that some rows are always misclassified
     db, columns = silent(X, flag=y)
@@ -115,6 +119,7 @@ def test_silent_perceptron_is_exact(step):
 
 
 def test_silent_regression_is_exact():
+    """Without noise the coefficients are least squares."""
     X = np.random.default_rng(3).random((4000, 3)) * 8 - 4
     y = np.clip(X @ [0.5, -1.0, 2.0] + 3 + np.random.default_rng(4).normal(size=4000), -20, 20)
     bounds = {"y": {"type": "number", "low": -20, "high": 20, "nullable": False}}
@@ -132,6 +137,7 @@ def test_silent_regression_is_exact():
 
 @pytest.mark.parametrize("guarantee", ["dp", "beliefs"])
 def test_noisy_pca_is_close(guarantee):
+    """At epsilon 1 nearly all variance is captured."""
     X = low_rank(20_000)
     model = PCA(2, epsilon=1.0, guarantee=guarantee, bounds=(0, 1)).fit(X)
     assert captured(model, np.cov(X.T)) > 0.98
@@ -175,6 +181,7 @@ def test_angles_of_noise_are_right():
 
 @pytest.mark.parametrize("guarantee", ["dp", "beliefs"])
 def test_noisy_kmeans_is_close(guarantee):
+    """At epsilon 1 the inertia is near that of exact steps."""
     X, _ = blobs(20_000)
     start = np.array([[0.2, 0.2, 0.3], [0.4, 0.5, 0.5], [0.7, 0.6, 0.7]])
     model = KMeans(3, init=start, epsilon=1.0, guarantee=guarantee, bounds=(0, 1)).fit(X)
@@ -184,12 +191,14 @@ def test_noisy_kmeans_is_close(guarantee):
 
 
 def test_noisy_perceptron_is_close():
+    """At epsilon 1 nearly all rows are on their side."""
     X, y = separable(20_000)
     model = Perceptron(epsilon=1.0, bounds=(0, 1), max_iter=15).fit(X, y)
     assert model.score(X, y) > 0.97
 
 
 def test_perceptron_of_several_classes():
+    """Three classes are told apart."""
     rng = np.random.default_rng(1)
     X = rng.random((6000, 2))
     y = np.array(["left", "right", "top"])[
@@ -245,6 +254,7 @@ def test_the_perceptron_begins_where_it_is_told():
 
 @pytest.mark.parametrize("w0", [[1.0, 2.0], [[0.0] * 5] * 2, [1.0, 2.0, 3.0, 4.0, float("nan")]])
 def test_a_start_of_another_shape_is_refused_free(w0):
+    """w0 must fit the columns; nothing is asked otherwise."""
     X, y = separable(n=50)
     db, columns = silent(X, flag=y)
     for call in (Perceptron(w0=w0).price, Perceptron(w0=w0).fit):

@@ -87,6 +87,7 @@ def test_a_silent_classifier_is_logistic_regression_on_cells():
 
 
 def test_a_silent_regressor_is_least_squares_on_cells():
+    """Without noise it is the fit of one-hot cells."""
     table = people()
     X, y = rows_of(table), np.array(table["cost"])
     model = AdditiveRegressor(max_iter=25, bins=8).fit(
@@ -111,6 +112,7 @@ def test_one_round_asks_for_what_the_model_predicts():
 
 
 def test_pairs_say_what_columns_by_themselves_do_not():
+    """A pair learns an exclusive or."""
     rng = np.random.default_rng(1)
     table = people(8000)
     other = np.array(table["flag"])
@@ -161,6 +163,7 @@ def test_rows_that_are_few_give_nothing_but_a_level():
 @pytest.mark.parametrize("kind", [AdditiveClassifier, AdditiveRegressor])
 @pytest.mark.parametrize("budget", [None, 30.0])
 def test_the_price_is_what_is_spent(kind, budget):
+    """The announced price is paid, with a budget and without."""
     db = database(quiet=False)
     model = kind(budget=budget, pairs=[("age", "flag")])
     label = "ill" if kind is AdditiveClassifier else "cost"
@@ -202,6 +205,7 @@ def test_long_expressions_are_rounded_until_they_are_read():
 
 
 def test_groups_have_rows_enough():
+    """Neighbouring or rare cells are joined until each has enough."""
     counts = np.array([5.0, 1, 1, 1, 9, 2, 0])
     assert groups_of(counts, 3, ordered=True).tolist() == [0, 1, 1, 1, 2, 2, 2]
     assert groups_of(counts, 3, ordered=False).tolist() == [0, 2, 2, 2, 1, 2, 2]
@@ -217,6 +221,7 @@ def fitted():
 
 
 def test_shapes_are_edited_by_hand(fitted):
+    """An edit changes predictions by what it says."""
     X = [[30, 0.4, "oslo", True]]
     before = fitted.decision_function(X)[0]
     was = fitted.shapes_[2][1]
@@ -241,11 +246,13 @@ def test_shapes_are_edited_by_hand(fitted):
 
 
 def test_isotonic_is_the_nearest():
+    """Values out of order become their weighted mean."""
     assert isotonic(np.array([1.0, 3, 2, 4]), np.ones(4)).tolist() == [1, 2.5, 2.5, 4]
     assert isotonic(np.array([3.0, 0]), np.array([1.0, 2])).tolist() == [1, 1]
 
 
 def test_a_model_is_json(fitted):
+    """A model read back predicts and says the same."""
     X = [[30, 0.4, "oslo", True], [None, 0.9, "bonn", None]]
     same = learn.from_json(json.dumps(fitted.to_json()))
     assert np.array_equal(same.predict_proba(X), fitted.predict_proba(X))
@@ -262,6 +269,7 @@ def test_what_is_missing_says_nothing(fitted):
 
 
 def test_shapes_are_drawn(fitted, tmp_path):
+    """The picture has every column, its band, and what was edited."""
     picture = fitted.edit("flag", 0.0).plot(tmp_path / "shapes.svg")
     svg = (tmp_path / "shapes.svg").read_text()
     for name in COLUMNS:
@@ -285,6 +293,7 @@ def test_shapes_are_drawn(fitted, tmp_path):
     ],
 )  # fmt: skip
 def test_refusals_are_free(model, label, said):
+    """What cannot be learned is refused before a question."""
     db = database(people(50))
     columns = [c for c in COLUMNS if c != label]
     for call in (model.price, model.fit):
@@ -294,6 +303,7 @@ def test_refusals_are_free(model, label, said):
 
 
 def test_pairs_are_read():
+    """Pairs are given as text or as a list, each once."""
     assert chosen_pairs(" a*b ,b*c", "abc") == [("a", "b"), ("b", "c")]
     assert chosen_pairs([["a", "b"], ("a", "b")], "abc") == [("a", "b")]
     assert chosen_pairs(None, "abc") == []

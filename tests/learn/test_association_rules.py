@@ -82,6 +82,7 @@ def test_intervals_hold_the_truth():
 
 
 def test_the_price_is_what_is_spent():
+    """The announced price is paid, with a budget and without."""
     for budget in (None, 30.0):
         db, model = database(), AssociationRules(budget=budget, max_size=3)
         price = model.price(db, COLUMNS).queries
@@ -92,6 +93,7 @@ def test_the_price_is_what_is_spent():
 
 
 def test_rows_with_a_missing_value_are_left_out():
+    """Rules and their number are those of complete rows."""
     schema = SCHEMA | {"milk": {"type": "boolean"}}
     rows = drinks(missing=0.3)
     model = AssociationRules(min_support=0.05, min_confidence=0.2).fit(
@@ -113,6 +115,7 @@ def test_noise_alone_shows_nothing():
 
 
 def test_json_words_and_picture():
+    """A model read back has the same rules; it is said and drawn."""
     model = AssociationRules(min_support=0.1, budget=900).fit(database(), columns=COLUMNS)
     again = learn.from_json(json.dumps(model.to_json()))
     assert again.rules() == model.rules()
@@ -124,12 +127,14 @@ def test_json_words_and_picture():
 
 
 def test_arrays_of_booleans():
+    """An array of Booleans needs no bounds."""
     X = np.column_stack([drinks()["tea"], drinks()["milk"]])
     model = AssociationRules(epsilon=100.0).fit(X)
     assert str(model.rules()[0]) == "x0 -> x1"
 
 
 def test_numbers_are_no_items():
+    """A column of numbers is refused before a question."""
     db = database()
     with pytest.raises(sulq.QueryNotAllowed, match="'age' is neither Boolean"):
         AssociationRules().fit(db, columns=["tea", "age"])

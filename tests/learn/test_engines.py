@@ -56,6 +56,7 @@ def table():
 
 
 def test_every_kind_is_among_them():
+    """No learner is left out of the comparison of engines."""
     assert {type(made).__name__ for made, _, _ in (LEARNERS | MORE).values()} == set(KINDS)
 
 

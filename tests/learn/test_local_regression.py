@@ -124,6 +124,7 @@ def test_many_columns_have_fewer_bins():
 
 
 def test_another_bandwidth_asks_nothing():
+    """A fitted model predicts with other settings for nothing."""
     db = database(epsilon=1e8)
     model = fitted(db)
     spent, before = db.budget.spent, model.predict([[24]])
@@ -145,6 +146,7 @@ def test_where_there_are_few_rows_the_kernel_widens():
 
 
 def test_a_model_is_json_drawn_and_said():
+    """A model read back predicts the same."""
     model = fitted(database(epsilon=1e8), ["age", "flag"])
     same = learn.from_json(json.dumps(model.to_json()))
     assert np.array_equal(same.predict([[30, True]]), model.predict([[30, True]]))
@@ -159,6 +161,7 @@ def test_a_model_is_json_drawn_and_said():
 
 
 def test_refusals_are_free():
+    """What cannot be learned is refused before a question."""
     db = database()
     one = LocallyWeightedRegression()
     for model, columns, label, said in (

@@ -83,6 +83,7 @@ def test_coefficients_are_off_by_what_they_say():
 
 @pytest.mark.parametrize("max_iter", [0, 2])
 def test_the_price_is_what_is_spent(max_iter):
+    """The announced price is the budget, and is paid."""
     X, y = rows(2000)
     db = database(X, y, quiet=False)
     model = LogisticRegression(max_iter=max_iter, budget=30)
@@ -110,6 +111,7 @@ def test_stein_holds_of_normal_columns():
 
 
 def test_a_model_is_json_drawn_and_said():
+    """A model read back predicts the same."""
     X, y = rows(2000)
     model = fitted(X, y, database(X, y))
     same = learn.from_json(json.dumps(model.to_json()))

@@ -77,6 +77,7 @@ def test_it_asks_what_svd_asks():
 
 
 def test_what_is_no_term_is_refused():
+    """A term that is no column is named, with those that are."""
     model = fitted(database())
     for call in (lambda: model.terms_like("fish"), lambda: model.search("fish", [[0] * 4])):
         with pytest.raises(sulq.Refused, match="term='fish', want one of cat, dog"):

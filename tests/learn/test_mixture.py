@@ -104,6 +104,7 @@ def test_a_step_costs_the_same_for_any_number_of_components():
 
 @pytest.mark.parametrize("budget", [None, 60.0])
 def test_the_price_is_what_is_spent(budget):
+    """No more than the announced price is paid."""
     db = database(rows(3000), quiet=False)
     model = GaussianMixture(3, max_iter=2, budget=budget)
     announced = model.price(db, columns_of(2)).queries
@@ -161,6 +162,7 @@ def test_parts_are_responsibilities():
 
 
 def test_a_model_is_json_drawn_and_said():
+    """A model read back predicts the same."""
     db = database(rows(3000), epsilon=50.0)
     model = GaussianMixture(3, max_iter=1).fit(db, columns=columns_of(2))
     same = learn.from_json(json.dumps(model.to_json()))
@@ -185,6 +187,7 @@ def test_few_rows_move_nothing():
 
 
 def test_refusals_are_free():
+    """What cannot be learned is refused before a question."""
     db = database(rows(50))
     many = GaussianMixture(2000)
     for model, columns, said in (

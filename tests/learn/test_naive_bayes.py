@@ -84,6 +84,7 @@ def test_silent_naive_bayes_is_exact():
 
 
 def test_it_predicts_as_scikit_learn_does():
+    """With hardly any noise it agrees with GaussianNB."""
     from sklearn.naive_bayes import GaussianNB
 
     table = rows()
@@ -161,6 +162,7 @@ def test_noise_widens_what_it_cannot_tell():
 
 
 def test_small_classes_are_given_what_all_have():
+    """A class of few rows has the spread of all rows."""
     rng = np.random.default_rng(0)
     y = np.array(["common"] * 3000 + ["rare"] * 3)
     X = np.where(y == "rare", 0.95, 0.3)[:, None] + rng.normal(0, 0.01, (3003, 1))
@@ -172,6 +174,7 @@ def test_small_classes_are_given_what_all_have():
 
 
 def test_a_missing_number_says_nothing():
+    """A gap leaves the other columns to decide."""
     model = NaiveBayes(budget=1000).fit(database(epsilon=100.0), label="label")
     blank = model.predict_proba([[None, None, None, None]])
     assert blank[0, 1] < 0.5
@@ -180,6 +183,7 @@ def test_a_missing_number_says_nothing():
 
 
 def test_declared_bins_make_a_number_a_category():
+    """A number with bins is counted by bin."""
     binned = {"type": "integer", "low": 0, "high": 40, "bins": [10, 20]}
     columns = SCHEMA["columns"] | {"k": binned}
     table = rows()
@@ -223,6 +227,7 @@ def test_the_papers_count():
 
 
 def test_it_is_one_scan():
+    """All questions of a fit are read at once."""
     db = database()
     scans = []
     real = db._pipeline.engine.sums
@@ -235,6 +240,7 @@ def test_it_is_one_scan():
 @pytest.mark.parametrize("reach", [10, 10**9, 10**15])
 @pytest.mark.parametrize("columns", [NAMES, ("x",), ("word", "flag")])
 def test_random_answers_end_within_the_price(columns, reach, budget):
+    """Whatever the answers are, no more than announced is paid."""
     db = database()
     db._pipeline.engine = RandomEngine(db._pipeline.engine, reach)
     model = NaiveBayes(budget=budget)
@@ -259,6 +265,7 @@ def test_random_answers_end_within_the_price(columns, reach, budget):
     ],
 )
 def test_refusals_are_free(model, asked, said):
+    """What cannot be learned is refused before a question."""
     db = database()
     with pytest.raises(sulq.Refused, match=said):
         model.fit(db, **asked)
@@ -276,6 +283,7 @@ def test_what_was_fitted_before_is_free():
 
 
 def test_too_little_budget_is_refused_before_the_first_query():
+    """A fit is paid whole or not begun."""
     db = database(queries=1)
     with pytest.raises(sulq.BudgetExceeded):
         NaiveBayes().fit(db, label="label")
@@ -286,6 +294,7 @@ def test_too_little_budget_is_refused_before_the_first_query():
 
 
 def test_in_scikit_learn():
+    """It works in a pipeline and in cross-validation."""
     from sklearn import base as sklearn
     from sklearn.model_selection import cross_val_score
     from sklearn.pipeline import make_pipeline
@@ -307,6 +316,7 @@ def test_in_scikit_learn():
 
 @pytest.mark.parametrize("columns", [NAMES, ("x", "k"), ("word", "flag")])
 def test_models_are_json(columns):
+    """A model read back predicts the same."""
     model = NaiveBayes(budget=1000).fit(database(), columns=columns, label="label")
     X = matrix(rows(50))[:, [NAMES.index(name) for name in columns]]
     body = json.dumps(model.to_json())
@@ -317,6 +327,7 @@ def test_models_are_json(columns):
 
 
 def test_the_model_in_words():
+    """The summary has each class, its mean and its spread."""
     said = NaiveBayes(budget=1000).fit(database(epsilon=100.0), label="label").summary()
     low, x, k, word, *_ = said.splitlines()
     assert low.startswith("low: ")

@@ -120,6 +120,7 @@ def test_coefficients_have_their_intervals(line):
     ],
 )  # fmt: skip
 def test_numbers_have_the_digits_of_their_error(value, reach, said):
+    """A number is rounded as its interval allows."""
     assert give_or_take(value, reach) == said
 
 
@@ -128,6 +129,7 @@ def test_numbers_have_the_digits_of_their_error(value, reach, said):
 
 @pytest.mark.parametrize(("budget", "want"), [(None, 2.0), (9, 9.0)])
 def test_the_histogram_is_priced_paid_and_said(budget, want, tmp_path):
+    """A picture of k-means costs what it announced, and says so."""
     model, db = clusters()
     before = db.budget.spent
     price = model.plot_price(db, budget=budget)
@@ -141,12 +143,14 @@ def test_the_histogram_is_priced_paid_and_said(budget, want, tmp_path):
 
 
 def test_its_price_is_known_before_the_fit():
+    """plot_price needs no fitted model."""
     _, db = clusters()
     assert KMeans(3).plot_price(db, ["x0", "x1"]).queries == 2
 
 
 @pytest.mark.parametrize("bad", ["k.pdf", "nowhere/k.svg"])
 def test_what_cannot_be_saved_is_not_paid_for(bad, tmp_path):
+    """A bad path is refused before the question."""
     model, db = clusters()
     before = db.budget.spent
     with pytest.raises(sulq.Refused, match="plot="):
@@ -166,6 +170,7 @@ def test_what_cannot_be_drawn_is_not_paid_for(monkeypatch, tmp_path):
 
 @pytest.mark.parametrize("columns", [["x0"], ["x0", "x0"], ["x0", "nope"], ["x0", "x1", "x2"]])
 def test_two_of_the_models_columns_are_drawn(columns):
+    """Other columns are refused before the question."""
     model, db = clusters()
     before = db.budget.spent
     with pytest.raises(sulq.Refused, match="two of the model's: x0, x1, x2"):
@@ -174,6 +179,7 @@ def test_two_of_the_models_columns_are_drawn(columns):
 
 
 def test_pictures_of_nothing_are_refused():
+    """A model that is not fitted has no picture."""
     for model in (PCA(), LinearRegression()):
         with pytest.raises(sulq.Refused, match="call fit"):
             model.plot()
@@ -186,6 +192,7 @@ def test_pictures_of_nothing_are_refused():
 
 @pytest.mark.parametrize(("name", "start"), [("p.svg", b"<svg"), ("p.PNG", b"\x89PNG")])
 def test_saved_by_its_ending(pca, tmp_path, name, start):
+    """The ending of the path decides the format."""
     assert isinstance(pca.plot(tmp_path / name), sulq.Picture)
     assert (tmp_path / name).read_bytes().startswith(start)
     pca.plot().save(tmp_path / f"2{name}")
@@ -208,6 +215,7 @@ def test_an_svg_says_the_words_and_is_whole(tmp_path):
 
 
 def test_a_notebook_shows_the_chart(line):
+    """A picture is SVG, and text where there is none."""
     shown = line.plot()._repr_mimebundle_()
     assert shown["image/svg+xml"].startswith("<svg")
     assert shown["text/plain"] == str(line.plot())

@@ -116,6 +116,7 @@ def models():
 @pytest.mark.parametrize("budget", [None, 7.5])
 @pytest.mark.parametrize(("model", "label"), models(), ids=lambda m: type(m).__name__)
 def test_fit_never_spends_more_than_announced(model, label, budget, guarantee):
+    """For every learner, with a budget and without."""
     db = database(guarantee=guarantee)
     announced = model.set_params(budget=budget).price(db, names(db), label).queries
     assert model.fit(db, columns=names(db), label=label) is model
@@ -154,6 +155,7 @@ def test_random_answers_end_within_the_price(model, label, reach):
     ids=lambda m: type(m).__name__,
 )
 def test_too_little_budget_is_refused_before_the_first_query(model, label):
+    """A fit is paid whole or not begun."""
     db = database(queries=1)
     with pytest.raises(sulq.BudgetExceeded):
         model.fit(db, columns=names(db), label=label)
@@ -171,6 +173,7 @@ def test_a_model_fitted_twice_pays_once():
 
 
 def test_a_stopped_perceptron_keeps_the_rest():
+    """Rounds that are not needed are not paid."""
     X, y = separable()
     flag = {"flag": {"type": "boolean", "nullable": False}}
     db = opened(table(X, flag=y), schema(4, **flag), epsilon=20.0, guarantee="dp")
@@ -180,6 +183,7 @@ def test_a_stopped_perceptron_keeps_the_rest():
 
 
 def test_kmeans_that_settled_spends_the_rest_on_one_last_step():
+    """What is left of a budget buys a finer last step."""
     X, _ = blobs()
     db = opened(table(X), schema(3), epsilon=5.0, guarantee="dp")
     model = KMeans(3, max_iter=12, budget=100).fit(db, columns=columns_of(3))

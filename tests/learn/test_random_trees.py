@@ -94,6 +94,7 @@ def test_splits_are_drawn_without_looking():
 
 
 def test_the_price_is_what_is_spent():
+    """The announced price is paid, with a budget and without."""
     for budget in (None, 40.0):
         db = database(quiet=False)
         model = RandomTrees(n_estimators=8, budget=budget)
@@ -167,6 +168,7 @@ def test_missing_values_stay_above():
 
 
 def test_refusals_are_free():
+    """What cannot be learned is refused before a question."""
     db = database()
     for columns, label, said in (
         (["age", "ill"], "ill", "not the label"), (["age"], "age", "want a Boolean column"),

@@ -75,18 +75,22 @@ def diabetes(epsilon):
 
 
 def test_digits():
+    """PCA captures nearly all variance of the digits."""
     assert digits(100.0) > 0.98
 
 
 def test_iris():
+    """The inertia of k-means is near the exact one."""
     assert iris(100.0) < 1.1
 
 
 def test_breast_cancer():
+    """Most tumours are classified as they are."""
     assert cancer(100.0) > 0.9
 
 
 def test_diabetes():
+    """Regression explains part of the progression."""
     assert diabetes(100.0) > 0.3
 
 

@@ -42,6 +42,7 @@ def test_seeds_find_the_clusters_that_packing_does_not():
 
 
 def test_without_noise_seeds_lead_to_the_best_centres(monkeypatch):
+    """Any seed ends within 1% of the best inertia."""
     monkeypatch.setattr(SystemNoise, "draw", SilentNoise.draw)
     X, best = mixture(k=8, d=3)
     for seed in range(3):
@@ -92,6 +93,7 @@ def test_seeds_are_asked_for_where_rows_are_enough(monkeypatch):
 
 
 def test_points_grow_with_clusters_and_shrink_with_rows():
+    """The number of seeds has both bounds."""
     assert how_many(3, 10**6, 10.0) == FEWEST
     assert how_many(50, 10**6, 10.0) == 200
     assert how_many(100, 10**6, 10.0) == MOST
@@ -101,6 +103,7 @@ def test_points_grow_with_clusters_and_shrink_with_rows():
 
 
 def test_new_points_are_around_the_heavy_cells():
+    """They lie within the range, most where most rows are."""
     rng = np.random.default_rng(0)
     cells = Cells(np.array([[0.2, 0.2], [0.8, 0.8]]), np.array([900.0, 100.0]))
     points = spread(cells, 400, rng)
@@ -117,6 +120,7 @@ def test_new_points_are_around_the_heavy_cells():
 
 
 def test_clustering_offline_finds_weighted_groups():
+    """Groups of weighted points are found."""
     rng = np.random.default_rng(0)
     centres = rng.random((6, 3))
     points = np.repeat(centres, 10, axis=0) + rng.normal(size=(60, 3)) * 1e-3
@@ -146,6 +150,7 @@ def test_a_centre_is_as_near_as_lemma_2_says(d, size):
 
 
 def test_a_fitted_model_states_the_bound():
+    """Each centre has a bound, wider where rows are few."""
     X, _ = blobs(20_000)
     model = KMeans(3, epsilon=1.0, bounds=(0, 1)).fit(X)
     assert model.center_bounds_.shape == (3,)

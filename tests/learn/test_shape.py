@@ -38,6 +38,7 @@ ALL = [
 
 @pytest.mark.parametrize("kind", ALL)
 def test_parameters_are_kept_unchanged(kind):
+    """The constructor keeps what it is given; unknown names are refused."""
     bounds = (0, 5)
     model = kind(epsilon=2.0, bounds=bounds)
     assert model.get_params()["bounds"] is bounds
@@ -49,6 +50,7 @@ def test_parameters_are_kept_unchanged(kind):
 
 @pytest.mark.parametrize("kind", ALL)
 def test_clone(kind):
+    """scikit-learn clones every learner."""
     from sklearn import base as sklearn
 
     model = kind(epsilon=2.0, bounds=(0, 5))
@@ -113,6 +115,7 @@ def test_models_are_json(kind):
              {"kind": "PCA", "learned": {"__class__": 1}}, {"kind": "PCA", "learned": {"fit": 1}}],
 )  # fmt: skip
 def test_what_is_no_model_is_refused(body):
+    """Other JSON is not read as a model."""
     with pytest.raises(sulq.Refused):
         learn.from_json(body)
 
@@ -149,6 +152,7 @@ def database():
     ],
 )  # fmt: skip
 def test_refusals_are_free(model, asked, said):
+    """What cannot be learned is refused before a question."""
     db = database()
     with pytest.raises(sulq.Refused, match=said):
         model.fit(db, **asked)
@@ -156,6 +160,7 @@ def test_refusals_are_free(model, asked, said):
 
 
 def test_arrays_need_a_promise_and_bounds():
+    """Each refusal names what is missing."""
     X, y = separable(100)
     with pytest.raises(sulq.Refused, match="epsilon"):
         PCA().fit(X)
@@ -177,12 +182,14 @@ def test_labels_with_quotes():
 
 
 def test_every_number_is_the_default():
+    """Without columns= all numbers but the label are used."""
     db = database()
     assert PCA().fit(db).columns_ == ("x0", "x1", "x2", "flag")
     assert LinearRegression().fit(db, label="flag").columns_ == ("x0", "x1", "x2")
 
 
 def test_small_clusters_are_kept_or_raise():
+    """A cluster of too few rows keeps its start, or the fit fails."""
     X, _ = blobs(2000)
     start = np.array([[0.1, 0.1, 0.1], [0.8, 0.8, 0.8], [0.0, 1.0, 0.0]])
     model = KMeans(3, init=start, epsilon=5.0, bounds=(0, 1)).fit(X)
@@ -196,6 +203,7 @@ def test_small_clusters_are_kept_or_raise():
 
 @pytest.mark.parametrize(("k", "d"), [(1, 1), (8, 2), (30, 16)])
 def test_the_start_is_blind_and_spread(k, d):
+    """Starting points are far apart, and depend on the seed alone."""
     from sulq.learn.kmeans import packing
 
     points = packing(k, d, 0)

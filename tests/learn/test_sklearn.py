@@ -167,6 +167,7 @@ def frame():
 
 
 def test_an_unfitted_model_raises_both_libraries_errors():
+    """NotFittedError is one of ours that charged nothing."""
     for estimator in ESTIMATORS:
         with pytest.raises(NotFittedError, match="has learned nothing yet") as caught:
             sklearn.clone(estimator).summary()
@@ -194,6 +195,7 @@ def test_names_of_columns_are_held_to(frame):
 
 
 def test_a_model_of_a_database_knows_its_columns(frame):
+    """It predicts from frames by the names it was fitted on."""
     number = {"type": "number", "low": 0.0, "high": 1.0}
     db = sulq.open(
         frame, {"columns": dict.fromkeys("abc", number)}, epsilon=1.0, queries=10, ledger=":memory:"
@@ -229,6 +231,7 @@ def test_frames_come_out_where_asked_for(frame):
 
 
 def test_a_column_of_labels_is_taken_with_a_warning(frame):
+    """y of one column is flattened, as scikit-learn does."""
     model = LinearRegression(epsilon=1e10, bounds=(0, 1), label_bounds=(0, 1))
     with pytest.warns(DataConversionWarning, match="column-vector y"):
         model.fit(frame, frame[["a"]].to_numpy())

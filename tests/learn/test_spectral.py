@@ -88,6 +88,7 @@ def test_noise_alone_is_no_error(monkeypatch):
 
 
 def test_as_json_as_columns_and_drawn():
+    """A model read back predicts the same."""
     X, _ = rows()
     db = database(epsilon=1e9)
     model = SpectralClustering(K).fit(db, columns=columns_of(D))
@@ -101,6 +102,7 @@ def test_as_json_as_columns_and_drawn():
 
 
 def test_what_cannot_be_is_refused_before_anything_is_asked():
+    """Each refusal says what is wanted."""
     db = database()
     for model, said in (
         (SpectralClustering(K, n_components=13), "n_components=13, want 1 to 12"),

@@ -114,6 +114,7 @@ def test_a_batch_costs_the_sum_of_its_parts():
 
 @pytest.mark.parametrize("noise", ["binomial", "stitched"])
 def test_noise_of_one_size_is_enough_or_refused(noise):
+    """Noise that cannot be made finer answers what it is fine enough for."""
     db = numbers(2000, noise=noise, epsilon=5.0, queries=20)
     oracle = StatisticalQueries(db)
     reach = db.promise.half_width(0.95) / 2000
@@ -131,6 +132,7 @@ def test_noise_of_one_size_is_enough_or_refused(noise):
     ],
 )  # fmt: skip
 def test_what_cannot_be_asked_is_free(asked, said):
+    """It is refused before a question."""
     db = numbers(100)
     with pytest.raises(sulq.Refused, match=said):
         StatisticalQueries(db).stat(*asked)
@@ -170,6 +172,7 @@ def test_rows_needed_of_different_accuracies():
 
 
 def test_rows_needed_refusals():
+    """Tolerances and queries that cannot be are named."""
     promise = sulq.Promise(epsilon=1.0)
     for taus, said in (([], "taus"), ([0.0], "tau=0"), ([2], "tau=2")):
         with pytest.raises(sulq.Refused, match=said):
@@ -256,6 +259,7 @@ def test_a_literal_that_is_hardly_ever_false_may_stay():
 
 
 def test_a_budget_is_kept_and_buys_tau():
+    """A larger budget gives a finer tolerance."""
     table, _ = hidden()
     found = []
     for budget in (50, 200):
@@ -269,6 +273,7 @@ def test_a_budget_is_kept_and_buys_tau():
 
 @pytest.mark.parametrize("reach", [10, 10**9])
 def test_random_answers_end_within_the_price(reach):
+    """Whatever the answers are, no more than announced is paid."""
     table, _ = hidden(500)
     db = stand_in(table, {"columns": COLUMNS}, reach, epsilon=20.0)
     model = ConjunctionLearner(max_error=0.5)
@@ -295,6 +300,7 @@ def fitted():
 
 
 def test_a_model_is_json():
+    """A model read back predicts the same."""
     model, rows, _ = fitted()
     back = learn.from_json(json.dumps(model.to_json()))
     assert isinstance(back, ConjunctionLearner)
@@ -318,6 +324,7 @@ def test_rows_as_a_file_has_them():
 
 
 def test_arrays_of_zeros_and_ones():
+    """Arrays of 0 and 1 are read as Booleans."""
     from sklearn.base import clone
 
     rng = np.random.default_rng(0)
@@ -345,6 +352,7 @@ def test_arrays_of_zeros_and_ones():
     ],
 )  # fmt: skip
 def test_refusals_are_free(model, asked, said):
+    """What cannot be learned is refused before a question."""
     table, _ = hidden(200)
     age = {"age": {"type": "number", "low": 0, "high": 1}}
     table = table.append_column("age", pa.array([0.5] * 200))

@@ -65,6 +65,7 @@ def test_rounds_lead_to_the_least_loss():
 
 
 def test_normal_columns_need_few_rounds():
+    """The first model is near the best loss."""
     X, y = rows()
     coef, intercept = exact(X, y)
     model = fitted(database(X, y, epsilon=1e10), max_iter=0)
@@ -115,6 +116,7 @@ def test_coefficients_are_off_by_what_they_say():
 
 @pytest.mark.parametrize("max_iter", [0, 2])
 def test_the_price_is_what_is_spent(max_iter):
+    """The announced price is paid, with a budget and without."""
     X, y = rows(2000)
     for budget in (None, 30):
         db = database(X, y, quiet=False)
@@ -127,6 +129,7 @@ def test_the_price_is_what_is_spent(max_iter):
 
 
 def test_a_model_is_json_drawn_and_said():
+    """A model read back decides the same."""
     X, y = rows(2000)
     model = fitted(database(X, y))
     same = learn.from_json(json.dumps(model.to_json()))

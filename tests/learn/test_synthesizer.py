@@ -112,6 +112,7 @@ def test_with_noise_each_pair_is_as_near_as_its_noisy_table(noisy):
 
 
 def test_the_price_is_known_and_paid_once():
+    """Fitting is paid; sampling and drawing are free."""
     for budget in (None, 40.0):
         db = database()
         model = Synthesizer(budget=budget)
@@ -157,6 +158,7 @@ def test_rows_keep_the_schema(noisy, count):
 
 
 def test_they_are_marked_as_synthetic_everywhere(noisy, tmp_path):
+    """Files say what the rows are, and how they are declared."""
     made = noisy.sample(200)
     made.to_parquet(tmp_path / "rows.parquet")
     held = pq.read_table(tmp_path / "rows.parquet")
@@ -174,6 +176,7 @@ def test_they_are_marked_as_synthetic_everywhere(noisy, tmp_path):
 
 
 def test_they_can_be_opened_with_their_own_schema(noisy, tmp_path):
+    """Synthetic rows are a table like any other."""
     made = noisy.sample(500)
     declared = json.loads(made.to_arrow().schema.metadata[b"sulq_schema"])
     db = opened(made.to_arrow(), declared)
@@ -188,6 +191,7 @@ def test_a_seed_draws_the_same_rows(noisy):
 
 
 def test_more_rows_than_are_moved_have_the_same_tables(silent, monkeypatch):
+    """Large samples keep the measured tables."""
     monkeypatch.setattr("sulq.learn.synthesizer.MAX_SETTLED", 2000)
     made = silent.sample(9000)
     assert len(made) == 9000
@@ -196,6 +200,7 @@ def test_more_rows_than_are_moved_have_the_same_tables(silent, monkeypatch):
 
 @pytest.mark.parametrize("columns", [["age"], ["age", "nope"], ["age", "age"]])
 def test_what_cannot_be_measured_is_refused(columns):
+    """It is refused before a question."""
     db = database()
     for call in (Synthesizer().price, Synthesizer().fit):
         with pytest.raises(sulq.Refused):
@@ -205,6 +210,7 @@ def test_what_cannot_be_measured_is_refused(columns):
 
 @pytest.mark.parametrize("rows", [0, -1, 2.5, True, 10**9])
 def test_so_many_rows(noisy, rows):
+    """A number of rows that cannot be is refused."""
     with pytest.raises(sulq.Refused, match="rows="):
         noisy.sample(rows)
 
@@ -218,6 +224,7 @@ def test_arrays():
 
 
 def test_the_picture_has_every_pair(silent):
+    """It shows how strongly two columns depend."""
     (figure,) = silent.plot().figures
     assert all(name in figure.words for name in COLUMNS)
     strength = silent.dependence_

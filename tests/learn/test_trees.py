@@ -82,6 +82,7 @@ def as_exact(model, number=0):
 
 @pytest.mark.parametrize("depth", [1, 2, 3])
 def test_silent_id3_is_exact(depth):
+    """Without noise the tree is ID3's."""
     X, y = planted()
     db = words_database(X, y)
     model = ID3(max_depth=depth, prune=False, budget=1000).fit(db, label="label")
@@ -96,6 +97,7 @@ def test_silent_id3_is_exact(depth):
 
 @pytest.mark.parametrize("pricing", ["geometry", "paper"])
 def test_the_papers_questions_grow_the_same_tree(pricing):
+    """Its questions one by one give what a scan for a level gives."""
     X, y = planted(d=4)
     db = words_database(X, y, pricing=pricing, queries=10**6, epsilon=2000.0)
     model = ID3(max_depth=2, prune=False).fit(db, label="label")
@@ -149,6 +151,7 @@ def test_noisy_id3_is_close(guarantee):
 
 
 def test_several_classes():
+    """A label of three values is learned."""
     X, y = planted(d=4)
     label = np.array(["no", "yes", "it's"])[np.where(X[:, 3] == 0, 2, y)]
     schema = words_schema(4)
@@ -237,6 +240,7 @@ def test_pruning_looks_at_the_whole_subtree():
 
 @pytest.mark.parametrize(("off", "kept"), [(5.0, False), (60.0, True)])
 def test_pruning_counts_in_noise(off, kept):
+    """A split that noise could have made is taken back."""
     root = Node(counts=np.array([200.0, 200.0]), variance=50.0)
     root.split(0, np.array([[100 + off, 100], [100, 100 + off]]), 100.0)
     prune(root)
@@ -244,6 +248,7 @@ def test_pruning_counts_in_noise(off, kept):
 
 
 def test_a_leaf_with_few_rows_says_what_its_node_says():
+    """Shares of few rows are drawn to those above."""
     root = Node(counts=np.array([900.0, 100.0]), variance=100.0)
     low, high, none = root.split(0, np.array([[10.0, 890], [890, 10], [-3, 2]]), 100.0)
     settle(root, np.array([0.5, 0.5]))
@@ -378,6 +383,7 @@ def test_people_with_several_rows(pricing):
 
 
 def test_a_level_is_one_scan():
+    """All questions of a level are read at once."""
     X, y = planted(2000, 5)
     db = words_database(X, y)
     scans = []
@@ -464,6 +470,7 @@ def test_what_is_too_large_to_ask_is_left_a_leaf(monkeypatch):
     ],
 )
 def test_refusals_are_free(model, asked, said):
+    """What cannot be learned is refused before a question."""
     db = flags_database()
     with pytest.raises(sulq.Refused, match=said):
         model.fit(db, **asked)
@@ -471,6 +478,7 @@ def test_refusals_are_free(model, asked, said):
 
 
 def test_columns_that_cannot_be_cut_are_refused():
+    """Free texts and unbounded numbers have no branches."""
     table = pa.table({"t": ["x"], "n": [1.0], "label": [True]})
     free = {"t": {"type": "text"}, "n": {"type": "number"}, "label": BOOLEAN}
     db = opened(table, {"columns": free})
@@ -520,6 +528,7 @@ def fitted():
 
 
 def test_models_are_json(fitted):
+    """A tree read back predicts and says the same."""
     model, rows = fitted
     body = json.dumps(model.to_json())
     for back in (ID3.from_json(body), learn.from_json(body)):
@@ -530,6 +539,7 @@ def test_models_are_json(fitted):
 
 
 def test_the_tree_in_words(fitted):
+    """It is written as branches, each leaf with its error."""
     model, _ = fitted
     lines = model.text().splitlines()
     assert lines[0] == "a0"
@@ -543,6 +553,7 @@ def test_the_tree_in_words(fitted):
 
 
 def test_the_tree_drawn(fitted, tmp_path):
+    """The picture has every split and leaf."""
     model, _ = fitted
     model.plot(tmp_path / "tree.svg")
     svg = (tmp_path / "tree.svg").read_text()
@@ -555,6 +566,7 @@ def test_the_tree_drawn(fitted, tmp_path):
 
 
 def test_a_lone_leaf_is_drawn(tmp_path):
+    """A tree without a split has a picture too."""
     db = words_database(every(4, 2)[:, :1], every(4, 2)[:, 1] == 1)
     model = ID3(budget=1000).fit(db, label="label")
     model.plot(tmp_path / "leaf.svg")

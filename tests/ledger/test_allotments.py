@@ -29,6 +29,7 @@ def ask(ledger, name, price=1, analyst="bob", cells=None, id=None):
 
 
 def test_an_allotment_caps_one_analyst_and_no_other(ledger):
+    """Beyond it one is refused, another is not."""
     ledger.allot("bob", 5)
     assert ask(ledger, "a", 3).own == 2
     with pytest.raises(BudgetExceeded, match="allotment") as caught:
@@ -40,6 +41,7 @@ def test_an_allotment_caps_one_analyst_and_no_other(ledger):
 
 
 def test_what_another_paid_for_costs_nothing(ledger):
+    """A stored answer is free for whoever has no allotment left."""
     ask(ledger, "a", 7, "eve")
     ledger.allot("bob", 0)
     assert ask(ledger, "a", 7, "bob", id="r").analyst == "eve"
@@ -67,6 +69,7 @@ def test_the_whole_is_one_for_everybody(ledger):
 
 
 def test_lowering_it_below_what_is_spent_stops_and_refunds_nothing(ledger):
+    """Only what is free is answered then."""
     ask(ledger, "a", 10)
     ledger.allot("bob", 4)
     assert ledger.allotment("bob").left == -6
@@ -80,6 +83,7 @@ def test_lowering_it_below_what_is_spent_stops_and_refunds_nothing(ledger):
 
 @pytest.mark.parametrize("amount", [-1, 101, 1.0, True, "5", 2**70])
 def test_an_allotment_is_whole_micro_queries_within_t(ledger, amount):
+    """Other amounts are refused."""
     with pytest.raises(Refused):
         ledger.allot("bob", amount)
     assert ledger.allotments() == {}
@@ -87,11 +91,13 @@ def test_an_allotment_is_whole_micro_queries_within_t(ledger, amount):
 
 @pytest.mark.parametrize("name", ["", "x" * 201, 3, None])
 def test_an_allotment_is_somebodys(ledger, name):
+    """A name that is none is refused."""
     with pytest.raises(Refused):
         ledger.allot(name, 5)
 
 
 def test_a_batch_is_paid_whole_or_not_at_all(ledger):
+    """A batch beyond an allotment charges nothing."""
     ledger.allot("bob", 5)
     with pytest.raises(BudgetExceeded):
         ledger.charge([Request(f"q{i}", 2, None, None, "bob") for i in range(3)])
@@ -100,6 +106,7 @@ def test_a_batch_is_paid_whole_or_not_at_all(ledger):
 
 
 def test_it_is_in_the_chain_and_read_back_from_it(tmp_path):
+    """Allotments and spending survive a new start."""
     path = tmp_path / "ledger"
     ledger = Ledger.open(path, seal=Seal.open(path), **SETTINGS)
     ledger.allot("bob", 5)
@@ -125,6 +132,7 @@ def test_it_is_in_the_chain_and_read_back_from_it(tmp_path):
     ],
 )
 def test_an_edited_allotment_is_noticed_at_start(tmp_path, edit):
+    """Tables that the chain does not say are refused."""
     import sqlite3
 
     path = tmp_path / "ledger"
@@ -216,6 +224,7 @@ def commits(ledger, monkeypatch):
 
 
 def test_those_who_wait_go_together_in_one_commit(ledger, monkeypatch):
+    """Charges that gather are one transaction."""
     seen = commits(ledger, monkeypatch)
     found = waiting(ledger, {k: [Request(f"q{k}", 2, None)] for k in range(10)})
     assert len(seen) == 1
@@ -257,6 +266,7 @@ def test_together_they_never_exceed_the_total(ledger):
 
 
 def test_equal_questions_together_are_one_charge(ledger):
+    """Whoever was first pays, the others get the same charge."""
     found = waiting(ledger, {k: [Request("same", 5, None, f"id{k}", f"a{k}")] for k in range(5)})
     assert len({charges[0].number for charges in found.values()}) == 1
     assert ledger.budget()[1] == 5
@@ -318,6 +328,7 @@ def test_an_interrupted_writer_leaves_the_others_to_write_for_themselves():
 
 
 def test_tickets_of_a_parent_process_are_not_written_by_its_fork():
+    """A child writes its own charges only."""
     together = Together(threading.RLock(), lambda tickets: [t.set_result(t.asked) for t in tickets])
     other = Ticket("parent's")
     other.process += 1
@@ -327,6 +338,7 @@ def test_tickets_of_a_parent_process_are_not_written_by_its_fork():
 
 
 def test_an_answer_that_cannot_be_kept_is_not_given(ledger, monkeypatch):
+    """A failed record leaves the charge without an answer."""
     charge = ask(ledger, "a")
 
     def broken(*_):

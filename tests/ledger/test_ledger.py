@@ -174,6 +174,7 @@ def test_duplicates_inside_a_batch_pay_once(ledger):
 
 
 def test_an_empty_batch_is_nothing(ledger):
+    """Neither a charge nor an entry comes of it."""
     assert ledger.charge([]) == []
     assert ledger.record([]) == []
     assert ledger.verify() == 1
@@ -222,6 +223,7 @@ def test_a_batch_adds_up_within_each_cell(ledger):
 
 @pytest.mark.parametrize("cells", [(4,), (-1,), (True,), (0.0,)])
 def test_cells_must_exist(ledger, cells):
+    """A charge against a cell that is none is refused."""
     with pytest.raises(QueryNotAllowed, match="cells 0 to 3"):
         ask(ledger, "q", 1, cells)
 
@@ -346,6 +348,7 @@ def test_two_ledgers_begun_alike_are_not_the_same(tmp_path):
 
 
 def test_a_ledger_in_a_missing_folder_is_refused(tmp_path):
+    """No folder is made for it."""
     with pytest.raises(Refused, match="cannot be created"):
         opened(tmp_path / "none" / "ledger")
 
@@ -396,6 +399,7 @@ def test_an_answer_to_a_charge_from_before_a_refresh_is_kept_but_not_found(ledge
 
 
 def test_a_refresh_keeps_the_promise_and_the_cells(ledger):
+    """Other terms or cells are refused, and nothing is written."""
     with pytest.raises(PromiseError, match="epsilon=9"):
         ledger.renew({"promise": {"epsilon": 9, "queries": 10}, "schema": {}}, {})
     with pytest.raises(SchemaError, match="cells=5"):
@@ -418,6 +422,7 @@ def test_a_process_that_missed_a_refresh_must_open_again(path):
 
 
 def test_reopening_after_a_refresh_uses_the_new_schema(path):
+    """The old one is refused from then on."""
     terms = {**TERMS, "schema": {"columns": {"age": {"high": 99}}}}
     opened(path).renew(terms, {"rows": 3})
     opened(path, terms=terms)
@@ -426,6 +431,7 @@ def test_reopening_after_a_refresh_uses_the_new_schema(path):
 
 
 def test_a_note_is_an_entry_like_any_other(ledger):
+    """Kinds that the ledger writes itself are refused."""
     number = ledger.note("override", {"reason": "copy lost"})
     entry = list(ledger.entries())[number]
     assert (entry.kind, entry.body["reason"]) == ("override", "copy lost")

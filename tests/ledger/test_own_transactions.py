@@ -47,6 +47,9 @@ def test_another_life_a_checkpoint_or_a_ledger_beside_is_never_trusted():
                   "101:101: 0/17F 1.5 None beside a ledger", "files 3 4 5",
                   "102:102: 0/17F 1.5 None", f"{10**9}:{10**9}: 0/17F 1.5 None"):  # fmt: skip
         assert not own_transactions.only_own(before, other)
+        assert other.startswith("102") or own_transactions.ended_between(before, other) is None
+    assert own_transactions.ended_between(before, after) == range(100, 101)
+    assert own_transactions.ended_between("90:95:90,92 0/1 2 3", "92:99: 0/1 2 3") == range(90, 99)
     beside = " beside a ledger"
     assert not own_transactions.only_own(before + beside, after + beside)
 

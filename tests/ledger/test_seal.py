@@ -51,6 +51,7 @@ def test_everything_is_for_the_owner_only(tmp_path):
 
 
 def test_a_folder_left_open_is_closed(tmp_path):
+    """A folder that others may read is narrowed."""
     (tmp_path / ".sulq").mkdir(mode=0o755)
     assert stat.S_IMODE(Seal.open(tmp_path / "l").folder.stat().st_mode) == 0o700
 
@@ -107,6 +108,7 @@ def test_the_marked_entry_must_be_in_the_ledger(seal):
 
 
 def test_a_mark_never_goes_backwards(seal):
+    """The largest number stays."""
     for number in (3, 7, 5, 7, 0):
         seal.mark(number, HASHES[number])
     assert seal.marked().number == 7
@@ -148,6 +150,7 @@ def test_processes_mark_together(seal):
 
 
 def test_a_mark_that_cannot_be_written_stops(seal):
+    """Without a mark nothing goes on."""
     seal._path.mkdir()
     with pytest.raises(LedgerDamaged, match="cannot be written"):
         seal.mark(1, HASHES[1])
@@ -181,6 +184,7 @@ def test_forgetting_puts_the_mark_aside(seal):
 
 
 def test_even_an_unreadable_mark_can_be_forgotten(seal):
+    """An owner's decision replaces it."""
     seal.mark(4, HASHES[4])
     seal._path.write_bytes(b"garbage" * 50)
     seal.forget("the disk failed")
@@ -215,6 +219,7 @@ def test_every_refresh_is_remembered(seal, tmp_path):
 
 
 def test_a_line_cut_short_does_not_spoil_the_next(seal):
+    """What is appended behind half a line is read."""
     seal.remember("f" * 64)
     with seal._path.open("ab") as file:
         file.write(b"\nabc")
@@ -258,6 +263,7 @@ def test_a_change_that_keeps_size_and_time_is_noticed(seal, source, monkeypatch)
 
 
 def test_an_unchanged_file_is_not_read_again(seal, source, monkeypatch):
+    """Its times tell, and its fingerprint is kept."""
     monkeypatch.setattr("sulq.ledger.seal.GRAIN_NANOSECONDS", -1)  # remember even a young file
     read = []
     first = seal.fingerprint(source, progress=lambda done, size: read.append((done, size)))
@@ -273,12 +279,15 @@ def test_a_file_just_written_is_not_kept(seal, source):
 
 
 def test_a_damaged_cache_only_costs_time(seal, source):
+    """The file is read again."""
     first = seal.fingerprint(source)
     (seal.folder / "files").write_text("{")
     assert seal.fingerprint(source) == first
 
 
 def test_a_file_that_changes_while_read_is_refused(seal, source):
+    """A fingerprint is of one state of the file."""
+
     def change(done, size):
         source.write_text("age\n50\n60\n")
 
@@ -287,6 +296,7 @@ def test_a_file_that_changes_while_read_is_refused(seal, source):
 
 
 def test_a_folder_is_its_files_and_their_names(seal, tmp_path):
+    """A renamed file makes another folder."""
     folder = tmp_path / "parts"
     (folder / "a").mkdir(parents=True)
     (folder / "a" / "1.csv").write_text("x")

@@ -57,6 +57,7 @@ WORDS = {
 
 @pytest.mark.parametrize(("asked", "said"), WORDS.items())
 def test_a_predicate_in_words(asked, said):
+    """A stored predicate is shown as it would be asked."""
     assert readable(stored(Query(where=asked))) == f"count where {said}"
 
 
@@ -109,6 +110,7 @@ def test_a_question_can_be_rebuilt(query, where):
     ],
 )
 def test_a_question_in_words(query, said):
+    """A stored question is shown as one line."""
     assert readable(stored(query)) == said
 
 
@@ -129,6 +131,7 @@ def test_what_is_no_question_has_no_query(part):
 
 
 def test_a_batch_says_how_many():
+    """A stored batch is shown by its number of questions."""
     assert readable('{"batch": ["a", "b"]}') == "a batch of 2 questions, charged one by one"
 
 

@@ -101,7 +101,8 @@ def test_everyone_pays_or_the_shards_that_the_keys_are_in():
 def test_what_is_no_set_of_keys_is_refused(tmp_path):
     """By the set alone, before anything is charged; from JSON too."""
     (tmp_path / "no.txt").write_bytes(b"\xff\xfe")
-    for given in ([], [1, "a"], [1.5], [True, 2], 7, [None], [[1]], tmp_path / "gone", [b"x"]):
+    for given in ([], [1, "a"], [1.5], [True, 2], 7, [None], [[1]], tmp_path / "gone", [b"x"],
+                  ["a\ud800"]):  # fmt: skip
         with pytest.raises(QueryNotAllowed, match=r"Rows\.keys"):
             Rows.keys(given)
     with pytest.raises(QueryNotAllowed, match="cannot be read"):

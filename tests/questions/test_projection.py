@@ -46,6 +46,7 @@ def scores(pca):
 
 
 def test_columns_are_components_and_the_rest(db, pca):
+    """A view has them in place of what they were made of."""
     view = db.project(pca)
     assert view.columns == ["pc1", "pc2", "well", "region"]
     assert db.columns == [*COLUMNS, "well", "region"], "the table itself is as it was"
@@ -70,6 +71,7 @@ def test_sums_and_counts_of_components(db, kind, scaled):
 
 
 def test_histogram_and_bins(db, pca, scores):
+    """Counts by bins of a component are those of the scores."""
     view = db.project(pca)
     low, high = view.schema["pc1"].low, view.schema["pc1"].high
     table = view.histogram("pc1", bins=8)
@@ -106,6 +108,7 @@ def test_one_price_and_one_ledger(db, pca):
 
 
 def test_leaves_of_components(db, pca, scores):
+    """A tree may cut components and columns."""
     view = db.project(pca)
     tree = {"column": "pc1", "threshold": 0.1, "below": None,
             "above": {"column": "well", "branches": [[True, None]], "other": None}}  # fmt: skip
@@ -117,6 +120,7 @@ def test_leaves_of_components(db, pca, scores):
 
 @pytest.mark.parametrize("engine", ["duckdb", "reference"])
 def test_engines_agree_on_components(engine, pca):
+    """Sums of components are the same integers everywhere."""
     one = opened(TABLE, SCHEMA, engine=engine, queries=10**6).project(pca)
     two = opened(TABLE, SCHEMA, queries=10**6).project(pca)
     query = sulq.Query(sulq.Products(["pc1", "pc2"]), where="pc1 < 0.5")
@@ -153,6 +157,7 @@ def test_learners_on_components_leave_out_and_count_rows_with_a_gap(clip):
 
 
 def test_refusals(db, pca):
+    """Columns that a view lacks, and models that are none, are refused."""
     view = db.project(pca)
     with pytest.raises(sulq.QueryNotAllowed, match="no column 'x0'"):
         view.count("x0 > 1")

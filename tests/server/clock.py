@@ -22,6 +22,8 @@ class FakeClock:
         heapq.heappush(self._waiting, (max(moment, self.time), next(self._order), turn))
         await turn
 
+    exactly = until
+
     def hold(self, moment, stopping):
         """What a thread would wait for; whoever plays the thread awaits it (`scan`)."""
         self.held = moment

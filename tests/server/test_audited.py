@@ -8,7 +8,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from audit.harness import PRIORS, SCHEMA, flipped, people
+from audit.harness import PRIORS, SCHEMA, dealt, flipped, people
 from server.console.page_client import PageClient, hidden, plain, text
 from server.instance import made
 from soak import some, times
@@ -236,7 +236,7 @@ def trial(instance, name, seed, **terms):
     """One attack over HTTP on one row of a fresh table: was the guess right, or who stopped it?"""
     rng, rows = np.random.default_rng(seed), 2000
     modulus = int(name.split()[-1]) if name.startswith("residue") else 2
-    secrets, kinds = rng.random(rows) < 0.5, rng.integers(0, modulus + 2, rows)
+    secrets, kinds = rng.random(rows) < 0.5, dealt(rng, rows, modulus + 2)
     table, schema = crowd(rows, secrets, kinds, rng.random(rows))
     if terms.get("rule") != "duan":
         each = {str(k): 1 / (modulus + 2) for k in range(modulus + 2)}

@@ -297,6 +297,7 @@ def test_every_function_has_a_spelling_that_the_parser_reads() -> None:
 
 
 def test_every_listed_refusal_gives_its_hint() -> None:
+    """What the reference lists as refused is refused with those words."""
     make = make_reference()
     for text, key in make.REFUSED.items():
         with pytest.raises(sulq.QueryNotAllowed, match=re.escape(HINTS[key])):
@@ -359,6 +360,7 @@ def test_links_resolve(page: Path) -> None:
 
 
 def test_the_index_lists_every_page() -> None:
+    """No page is left out."""
     index = read("docs/README.md")
     for page in DOCS.rglob("*.md"):
         if page.name != "README.md" and page.parent.name != "proofs":
@@ -366,6 +368,7 @@ def test_the_index_lists_every_page() -> None:
 
 
 def test_readme_names_the_two_commands() -> None:
+    """make run and make test are in the README."""
     readme = read("README.md")
     assert "make run" in readme
     assert "make test" in readme
@@ -387,6 +390,7 @@ def test_python_version_agrees(page: str) -> None:
 
 
 def test_license_is_the_declared_one() -> None:
+    """The project and the file name the same license."""
     assert PROJECT["license"] == "Apache-2.0"
     assert "Apache License" in read("LICENSE")
 

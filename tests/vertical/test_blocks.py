@@ -162,4 +162,5 @@ def test_cells_that_add_up_lose_noise():
 
 
 def test_the_coverage_bounds_have_the_stated_luck():
+    """The bounds fail less than once in 10,000 runs."""
     assert binom.cdf(0.88 * RUNS - 1, RUNS, 0.95) + binom.sf(0.99 * RUNS, RUNS, 0.95) < 1e-4

@@ -58,6 +58,7 @@ def test_keys_that_do_not_fit_are_refused_free(change, said):
 
 
 def test_no_key_is_said():
+    """A table without a key is refused."""
     import pyarrow as pa
     from helpers import opened
 
@@ -182,6 +183,7 @@ def test_twins_have_the_same_public_counts():
 
 
 def test_counting_keys_needs_one():
+    """key_counts of a table without a key is refused."""
     import pyarrow as pa
     from helpers import opened
 

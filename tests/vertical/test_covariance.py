@@ -60,6 +60,7 @@ def test_covariances_are_those_of_the_joined_tables(exact):
 
 
 def test_correlations(exact):
+    """They are near numpy's, and free once the covariance is paid."""
     found, X, asked = exact
     assert np.allclose(found.correlation().values, np.corrcoef(X.T), atol=0.03)
     again = vertical.correlation(asked, blocks=BLOCKS, seed=APART)  # the same questions: free
@@ -211,6 +212,7 @@ def test_svd_with_noise_announces_its_angle():
 
 
 def test_what_cannot_be_asked_is_refused_free():
+    """Neither side is charged."""
     asked = sources(columns(300, 4))
     db, _ = asked[0]
     for wrong in (
@@ -226,6 +228,7 @@ def test_what_cannot_be_asked_is_refused_free():
 
 
 def test_a_variance_lost_in_noise_has_no_correlation():
+    """It is refused instead of divided by."""
     asked = sources(columns(100, 4), epsilon=0.01, quiet=False)
     with pytest.raises(sulq.Refused, match="lost in the noise"):
         vertical.correlation(asked)

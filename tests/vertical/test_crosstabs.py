@@ -60,6 +60,7 @@ def test_a_crosstab_is_that_of_the_joined_tables():
 
 @pytest.mark.parametrize(("guarantee", "each"), [("beliefs", 2), ("dp", 1)])
 def test_a_crosstab_costs_what_a_histogram_costs(guarantee, each):
+    """The plan's prices are paid on both sides."""
     paint, shop, _, _ = databases(500, guarantee=guarantee, queries=each)
     plan = vertical.plan(vertical.crosstab, paint, "colour", shop, "size")
     assert [p.queries for p in plan.prices] == [each, each]
@@ -106,6 +107,7 @@ def test_a_share_that_was_moved_is_not_certain():
 
 
 def test_booleans_are_categories_too():
+    """Two Booleans give a table of their pairs."""
     a = np.arange(39) % 3 == 0
     one, other = (
         database({"p": x}, BOOLEAN, name=n, epsilon=1e9) for x, n in ((a, "x"), (~a, "y"))
@@ -117,6 +119,7 @@ def test_booleans_are_categories_too():
 
 
 def test_a_column_without_labels_is_refused_free():
+    """Neither side is charged."""
     paint, shop, _, _ = databases(300)
     for column in ("id", "nothing", 3):
         with pytest.raises(sulq.QueryNotAllowed):

@@ -47,6 +47,7 @@ def found_in(text):
 
 @pytest.mark.parametrize("path", FILES, ids=lambda p: p.name)
 def test_mining_uses_the_front_door(path):
+    """A file of vertical/ imports public names only."""
     assert found_in(path.read_text(encoding="utf-8")) == []
 
 
@@ -59,6 +60,7 @@ def test_mining_uses_the_front_door(path):
     ],
 )  # fmt: skip
 def test_the_check_has_teeth(text):
+    """Imports of engines and of private names are found."""
     assert found_in(text)
 
 

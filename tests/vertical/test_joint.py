@@ -45,6 +45,7 @@ def test_all_sixteen_functions(exact, text):
 
 
 def test_there_are_sixteen_functions():
+    """No two of the functions of two properties are the same."""
     points = [np.array(x) for x in itertools.product((False, True), repeat=2)]
     tables = {tuple(bool(f(a, b)) for a, b in points) for f in FUNCTIONS.values()}
     assert len(tables) == 16
@@ -138,16 +139,19 @@ def test_nobody_with_a_property_has_any_odds():
     ],
 )
 def test_a_function_that_is_none_is_refused(exact, text, said):
+    """The refusal says what is allowed."""
     with pytest.raises(sulq.QueryNotAllowed, match=said):
         exact[0].probability(text)
 
 
 def test_a_condition_that_never_holds_is_refused(exact):
+    """No share is taken of nothing."""
     with pytest.raises(sulq.QueryNotAllowed, match="never true"):
         exact[0].conditional("a", given="b and not b")
 
 
 def test_levels_are_checked(exact):
+    """A level is a number between 0 and 1."""
     for level in (0, 1, True, "a"):
         with pytest.raises(sulq.Refused, match="level"):
             exact[0].interval(level)
@@ -182,6 +186,7 @@ def test_the_price_is_known_before_and_paid_once(guarantee):
 
 
 def test_a_budget_buys_less_noise():
+    """Prices follow the budget on both sides."""
     hospital, insurer, _, _ = two(2000, queries=100, quiet=False)
     rough, fine = (
         vertical.plan(vertical.implication, hospital, "a", insurer, "b", budget=b)
@@ -197,6 +202,7 @@ def test_a_budget_buys_less_noise():
 
 @pytest.mark.parametrize("budget", [0, -1, True, "1", [1], [1, 2, 3], math.nan])
 def test_a_budget_that_is_none_is_refused(budget):
+    """Neither side is charged."""
     hospital, insurer, _, _ = two(300)
     with pytest.raises(sulq.Refused):
         vertical.joint(hospital, "a", insurer, "b", budget=budget)
@@ -312,6 +318,7 @@ def test_other_noise_works_too(noise):
     ],
 )  # fmt: skip
 def test_options_are_checked(options, said):
+    """Neither side is charged for what cannot be."""
     hospital, insurer, _, _ = two(300)
     with pytest.raises(sulq.Refused, match=said):
         vertical.implication(hospital, "a", insurer, "b", **options)
@@ -320,12 +327,14 @@ def test_options_are_checked(options, said):
 
 @pytest.mark.parametrize("sides", [[], [1, 2], "ab", [("x", "a"), ("y", "b")], None, [(1, 2, 3)]])
 def test_sides_are_checked(sides):
+    """A list of sides that cannot be is refused."""
     with pytest.raises(sulq.Refused):
         vertical.pairwise(sides)
 
 
 @pytest.mark.parametrize("text", ["nothing", "a +", "sum(a)", 7, None, "a) or (true"])
 def test_a_property_that_cannot_be_asked_is_refused(text):
+    """Neither side is charged."""
     hospital, insurer, _, _ = two(300)
     with pytest.raises(sulq.QueryNotAllowed):
         vertical.joint(hospital, text, insurer, "b")
@@ -333,6 +342,7 @@ def test_a_property_that_cannot_be_asked_is_refused(text):
 
 
 def test_results_print_and_have_a_json_form():
+    """A plan names each side's price."""
     hospital, insurer, _, _ = two(500)
     plan = vertical.plan(vertical.implication, hospital, "a", insurer, "b")
     assert "1 query in 'hospital'; 1 query in 'insurer'" in str(plan)

@@ -89,6 +89,7 @@ def test_an_answer_says_what_it_was_made_from(exact):
 
 
 def test_too_many_attributes_are_refused(exact):
+    """A function is of at most four, and of published ones."""
     with pytest.raises(sulq.QueryNotAllowed, match="at most 4"):
         exact[0].probability("p and q and r and s and t")
     for text in ("nobody", "p +", "count(p)", 3, ""):
@@ -98,6 +99,7 @@ def test_too_many_attributes_are_refused(exact):
 
 @pytest.mark.parametrize(("count", "width", "ways"), [(4, 2, 3), (3, 2, 3), (6, 3, 10), (2, 1, 1)])
 def test_every_split_once(count, width, ways):
+    """Halves cover all attributes, none twice."""
     found = list(halves(count, width))
     assert len(found) == ways
     assert len({frozenset((left, right)) for left, right in found}) == ways
@@ -211,6 +213,7 @@ def test_predicates_and_missing_values(tmp_path):
     ],
 )  # fmt: skip
 def test_what_cannot_be_published_is_refused_free(tmp_path, named, width):
+    """No file is written and nothing charged."""
     db, _ = census(100)
     with pytest.raises(sulq.Refused):
         vertical.publish(db, named, width, tmp_path / "f.parquet")
@@ -219,6 +222,7 @@ def test_what_cannot_be_published_is_refused_free(tmp_path, named, width):
 
 
 def test_a_place_that_cannot_be_written_is_found_before_paying(tmp_path):
+    """A file that is there stays."""
     db, _ = census(100)
     (tmp_path / "there.parquet").write_text("mine")
     for path in ("there.parquet", "nowhere/f.parquet"):
@@ -330,6 +334,7 @@ TABLES = {
 
 @pytest.mark.parametrize("name", TABLES)
 def test_edited_counts_are_refused(exact, tmp_path, name):
+    """A file that was changed is not loaded."""
     path = changed(exact[2], tmp_path / "f.parquet", table=TABLES[name])
     with pytest.raises(sulq.Refused, match=r"f\.parquet"):
         Publication.load(path)
@@ -373,6 +378,7 @@ def test_a_file_cut_anywhere_is_refused(exact, tmp_path):
 
 
 def test_other_files_are_refused(tmp_path):
+    """Neither plain tables nor broken files are loaded."""
     plain = tmp_path / "plain.parquet"
     pq.write_table(pa.table({"x": [1]}), plain)
     (tmp_path / "text").write_text("hello")
@@ -451,6 +457,7 @@ def test_the_papers_test_on_published_halves(in_halves):
 
 
 def test_the_test_wants_halves(exact):
+    """An implication needs a publication by subsets."""
     with pytest.raises(sulq.Refused, match="publish with subsets="):
         exact[0].implication("p", "q")
 

@@ -52,6 +52,7 @@ def test_all_of_it_works_over_http(two, tmp_path):
 
 
 def test_refusals_are_the_embedded_ones(two):
+    """Over HTTP the same errors are raised, and nothing is charged."""
     a, b = two
     before = [db.budget.spent for db in two]
     with pytest.raises(sulq.QueryNotAllowed):

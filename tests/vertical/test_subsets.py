@@ -172,6 +172,7 @@ def test_the_procedure_on_two_databases():
 
 
 def test_a_budget_is_kept():
+    """Planned prices are within it, and are what is paid."""
     hospital, insurer, _, _ = two(500, quiet=False, queries=10)
     options = {"method": "test", "subsets": 20, "budget": 10}
     plan = vertical.plan(vertical.implication, hospital, "a", insurer, "b", **options)
@@ -182,6 +183,7 @@ def test_a_budget_is_kept():
 
 
 def test_a_side_that_could_not_pay_is_known_before():
+    """Neither side is charged."""
     hospital, _, _, _ = two(500, queries=100)
     _, insurer, _, _ = two(500, queries=5)
     with pytest.raises(sulq.BudgetExceeded):
@@ -190,6 +192,7 @@ def test_a_side_that_could_not_pay_is_known_before():
 
 
 def test_accuracy_becomes_a_number_of_subsets():
+    """The plan has as many as the theorem asks for."""
     hospital, insurer, _, _ = two(500, queries=10_000)
     plan = vertical.plan(
         vertical.implication, hospital, "a", insurer, "b", method="test", accuracy=0.2

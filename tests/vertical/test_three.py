@@ -49,6 +49,7 @@ def exact():
 
 @pytest.mark.parametrize("text", FUNCTIONS)
 def test_functions_are_those_of_the_joined_table(exact, text):
+    """Every function of three properties is near its exact share."""
     found, rows = exact
     assert found.probability(text) == pytest.approx(FUNCTIONS[text](*rows).mean(), abs=2e-3)
 

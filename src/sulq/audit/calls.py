@@ -59,6 +59,13 @@ class AuditedCalls(Database):
             "estimate: an audited table answers what it is asked, one by one. Nothing was charged."
         )
 
+    def define(self, *functions: Any, **expressions: str) -> Database:
+        """Refused: the auditor judges questions about the table's own columns."""
+        raise QueryNotAllowed(
+            "define: an audited table answers about its own columns only; write the function into "
+            "the question, as in db.count(old). Nothing was charged."
+        )
+
     def project(self, model: Any, *, clip: float | None = None) -> Database:
         """Refused: the auditor judges questions about the table's own columns."""
         raise QueryNotAllowed(

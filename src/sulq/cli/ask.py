@@ -8,7 +8,7 @@ earlier answers say about it.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, TypeVar
@@ -22,7 +22,7 @@ from sulq.settings_file import Settings
 from sulq.values.price import known_already
 
 if TYPE_CHECKING:
-    from sulq import Answer, Database, Query, Table
+    from sulq import Answer, Database, Query, RowFunction, Table
 
 Where = Annotated[str | None, typer.Argument(help="A predicate, such as 'age > 40 and smoker'.")]
 WhereOption = Annotated[str | None, typer.Option("--where", help="Only rows where this is true.")]
@@ -102,17 +102,26 @@ def _written_out(text: Text, define: Path | None) -> Text:
     """A text in which the functions of a Python file are written out."""
     if define is None or text is None:
         return text
-    from sulq.expressions.row_function import expand, row_functions
+    from sulq.expressions.row_function import expand
+
+    return expand(text, *functions_in(define))
+
+
+def functions_in(define: Path | None) -> Sequence[RowFunction]:
+    """The functions of a row that a file defines: Python, or a module of WebAssembly."""
+    if define is None:
+        return ()
+    from sulq.expressions.row_function import row_functions
 
     if define.suffix in (".wasm", ".wat"):
         from sulq.expressions.program import programs_in
 
-        return expand(text, *programs_in(define))
+        return programs_in(define)
     try:
         source = define.read_text(encoding="utf-8")
     except (OSError, UnicodeDecodeError) as error:
         raise Refused(f"--define {define}: cannot be read ({error}).") from None
-    return expand(text, *row_functions(source, define.name).values())
+    return tuple(row_functions(source, define.name).values())
 
 
 def _mean_statement(expression: str, where: str | None, table: str) -> str:
@@ -123,24 +132,29 @@ def _mean_statement(expression: str, where: str | None, table: str) -> str:
 
 
 def histogram(
-    column: Column, bins: Bins = None, where: WhereOption = None, error: Error = None
-) -> Asked:
+    column: Column, bins: Bins = None, where: WhereOption = None, error: Error = None,
+    define: Define = None,
+) -> Asked:  # fmt: skip
     """Counts by a column's values, or by bins of its range.
 
     Example: sulq histogram age --bins 12 --plot ages.svg
     """
     edges = _bins(bins)
+    column, where = _written_out(column, define), _written_out(where, define)
     return Asked(
         lambda db: db.histogram(column, edges, where, error=error),
         lambda db: _query("1", by=db.histogram_axis(column, edges), where=where, error=error),
     )
 
 
-def crosstab(columns: Columns, where: WhereOption = None, error: Error = None) -> Asked:
+def crosstab(
+    columns: Columns, where: WhereOption = None, error: Error = None, define: Define = None
+) -> Asked:
     """Counts by every combination of several columns' values.
 
     Example: sulq crosstab region smoker
     """
+    columns, where = [_written_out(c, define) for c in columns], _written_out(where, define)
 
     def priced(db: Database) -> Query:
         by = tuple(db.histogram_axis(c, None) for c in columns)

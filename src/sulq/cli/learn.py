@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 from typer.core import TyperGroup
 
+from sulq.cli.ask import Define, functions_in
 from sulq.cli.common import Said, amount, command, confirm, looked_at, opened
 from sulq.cli.options import Json, Plot, PriceOnly, Spend, Yes, keyword
 from sulq.errors import MICRO, Refused, in_queries
@@ -80,22 +81,28 @@ def _option(p: Parameter) -> inspect.Parameter:
 def learn(
     settings: Settings, model: Callable[..., Any], columns: Columns = None, label: Label = None,
     budget: Spend = None, out: Out = None, price: PriceOnly = False, yes: Yes = False,
-    plot: Plot = None, as_json: Json = False,
+    plot: Plot = None, define: Define = None, as_json: Json = False,
 ) -> Said:  # fmt: skip
     """Say the price, ask whether to pay it, then fit and write the model."""
     names = [name.strip() for part in columns or () for name in part.split(",")] or None
+    functions = functions_in(define)
     made = model(budget=budget)
+
+    def seen(db: Database) -> Database:
+        return db.define(*functions) if functions else db
+
     if price:
         with looked_at(settings) as db:
-            most, left = _price(made, db, names, label, plot), db.budget
+            most, left = _price(made, seen(db), names, label, plot), db.budget
         body = {"price_micro": most.micro, "price_queries": str(most.queries)}
         return Said(body, f"price at most {most}. Nothing was spent; {left}.")
     out = _checked(out, plot)
     if not yes:
         with looked_at(settings) as db:
-            asked = f"price at most {_price(made, db, names, label, plot)}; {db.budget}. Pay?"
+            asked = f"price at most {_price(made, seen(db), names, label, plot)}; {db.budget}. Pay?"
         confirm(asked, yes, as_json)
-    with opened(settings) as db:
+    with opened(settings) as whole:
+        db = seen(whole)
         before = db.budget.remaining
         made.fit(db, columns=names, label=label)
         made.save(out)

@@ -106,6 +106,8 @@ def _draw_line(
         marks.append(label(shortened(node.branch, room), x, y - 3, kind="soft-text"))
     kind = "strong-text" if node.below else ""
     said = f"{node.name}, {node.rows}".replace("+/-", "±") if node.rows else node.name
+    if len(said) > room:  # a number keeps its figures, and its error is in the words
+        said = said.partition(" ±")[0]
     marks.append(label(shortened(said, room), x, y + 12, kind=kind))
     marks += _bar(node, width - SMALL, y - 2, SMALL)
     last = y

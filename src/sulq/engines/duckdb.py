@@ -27,6 +27,7 @@ from sulq.engines.base import Matrix, Progress
 from sulq.engines.cubes import Cubes
 from sulq.engines.duckdb_connection import (
     LOCKS,
+    byte_by_byte,
     check_view,
     failures,
     limited,
@@ -219,9 +220,9 @@ class DuckDBEngine(SqlEngine):
         self.table_name = table if source.kind == "duckdb" else None
         check_view(source, f"owner.{quote(home)}.{quote(table)}")
         number = f", rowid AS {PLACE}" if self._numbered and not self._lazy else ""
-        connection.execute(
-            f"CREATE VIEW source AS SELECT *{number} FROM owner.{quote(home)}.{quote(table)}"
-        )
+        place = f"owner.{quote(home)}.{quote(table)}"
+        every = byte_by_byte(connection, place)
+        connection.execute(f"CREATE VIEW source AS SELECT {every}{number} FROM {place}")
         return connection
 
     def _count_rows(self, source: Source) -> int:

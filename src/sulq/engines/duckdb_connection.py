@@ -11,7 +11,7 @@ import duckdb
 
 from sulq.engines.failures import ScanFailed, ScanStopped
 from sulq.errors import SchemaError
-from sulq.expressions.quoting import text
+from sulq.expressions.quoting import quote, text
 from sulq.sources.source import Source
 
 # A file's own minimum and maximum may lie, and leave NaN out: with them DuckDB would drop a clamp
@@ -47,6 +47,25 @@ def check_view(source: Source, name: str) -> None:
         for lock in LOCKS:
             locked.execute(lock)
         locked.execute(f"DESCRIBE SELECT * FROM {name}")
+
+
+def byte_by_byte(connection: duckdb.DuckDBPyConnection, place: str) -> str:
+    """Every column of an owner's table, texts compared as they are stored.
+
+    A collation such as NOCASE would make equal in one statement what is not in another, or in the
+    kernel, so that a row could be counted in cells it is not charged in.
+    """
+    collated = connection.execute(
+        "SELECT bool_or(sql ILIKE '%COLLATE%') FROM (SELECT sql FROM duckdb_tables() WHERE "
+        "database_name = 'owner' UNION ALL SELECT sql FROM duckdb_views() WHERE database_name = "
+        "'owner' AND NOT internal)"
+    ).fetchone()
+    if collated is None or not collated[0]:
+        return "*"
+    described = connection.execute(f"DESCRIBE SELECT * FROM {place}").fetchall()
+    words = [quote(name) for name, kind, *_ in described if kind == "VARCHAR"]
+    read = ", ".join(f"{name} COLLATE C AS {name}" for name in words)
+    return f"* REPLACE ({read})" if words else "*"
 
 
 def remove_spill(folder: str, process: int) -> None:

@@ -47,6 +47,10 @@ class SqlEngine:
         """The sums of queries that no statement says exactly, or none that is short enough."""
         raise NotImplementedError
 
+    def hold(self, wanted: bool | None = None) -> bool:
+        """They are read where they are."""
+        return False
+
     @without_words
     def sums(self, queries: Sequence[CheckedQuery]) -> list[Matrix]:
         """The exact cells x values of every query, over one state of the rows."""

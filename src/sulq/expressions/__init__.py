@@ -21,6 +21,7 @@ python_calls.py        what a row function may call, as SQL of ours
 python_expressions.py  the expressions of a Python function -> terms of SQL
 python_reader.py       a Python function -> the SQL expression that has its value
 python_terms.py        SQL text that is being put together
+python_texts.py        texts, patterns and dates of a row function, as SQL of ours
 quoting.py             names and texts as SQL writes them
 regular.py             regular expressions of a safe subset -> automata of a bounded size
 row_function.py        @sulq.row: a Python function of named columns -> an expression

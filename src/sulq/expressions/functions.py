@@ -35,6 +35,7 @@ from sulq.expressions.timestamps import (
     clock,
     clock_difference,
     day_of,
+    days_between,
     truncated_clock,
 )
 
@@ -176,19 +177,24 @@ def _part(a: Node, name: Node) -> Node:
 def difference(unit: str, later: Node, earlier: Node) -> Node:
     """How many days lie between two dates, or how many firsts of a month, quarter or year.
 
-    Of timestamps also how many full hours, minutes or seconds of the clock.
+    Also how many full hours, minutes or seconds of the clock, and how many full days of 24 hours.
     """
-    if unit in CLOCK and (later.moment or earlier.moment):
+    if unit in CLOCK:
         return clock_difference(unit, later, earlier)
+    if unit == "full_day" and (later.moment or earlier.moment):
+        return days_between(later, earlier)
     later, earlier = (day_of(x) if x.moment else x for x in (later, earlier))
-    if unit == "day":
+    if unit in ("day", "full_day"):
         return call("sub", later, earlier)
     years = call("sub", *(call("part", d, literal("year")) for d in (later, earlier)))
     if unit == "year":
         return years
     each = {"quarter": 4, "month": 12}.get(unit)
     if each is None:
-        raise refuse("date_diff", f"{unit!r} is not one of day, month, quarter, year.")
+        raise refuse(
+            "date_diff",
+            f"{unit!r} is not one of second, minute, hour, day, full_day, month, quarter, year.",
+        )
     parts = call("sub", *(call("part", d, literal(unit)) for d in (later, earlier)))
     return call("add", call("mul", years, literal(each)), parts)
 

@@ -25,7 +25,7 @@ from sulq.errors import QueryNotAllowed
 from sulq.expressions.evaluation import Evaluator
 from sulq.expressions.functions import KERNEL_ONLY, call
 from sulq.expressions.node import Node, literal
-from sulq.expressions.pieces import Line, fact, line, small
+from sulq.expressions.pieces import Line, between, fact, line, small
 from sulq.expressions.program_node import made
 from sulq.values.schema import Schema
 
@@ -198,7 +198,7 @@ def _by_groups(groups: list[list[Node]], schema: Schema) -> _Factored | None:
 def _factored(node: Node, schema: Schema) -> _Factored | None:
     """The truth table of a predicate in parts; None if it would be too large."""
     try:
-        found = _table(plain(node), schema)
+        found = _between(node, schema) or _table(plain(node), schema)
         if found is None:
             return None
         cells, whole = found
@@ -244,6 +244,15 @@ def _table(node: Node, schema: Schema) -> tuple[int, _Part] | None:
     known = {t: v for t, v in vectors.items() if not t.startswith("c:")}
     batch = Evaluator({n.base.value: vectors[n.base.text] for n in named}, size, schema, known)
     return size, _needed(lines, batch.true(node).reshape(shape))
+
+
+def _between(node: Node, schema: Schema) -> tuple[int, _Part] | None:
+    """The same, quickly, for a column of whole numbers from one constant to another."""
+    found = between(node, schema)
+    if found is None:
+        return None
+    only, inside = found
+    return len(only), _needed((only,), np.array(inside))
 
 
 def _needed(lines: tuple[Line, ...], table: Table) -> _Part:
@@ -375,7 +384,7 @@ def _written(lines: tuple[Line, ...], table: Table) -> Node:
 def _factors(lines: tuple[Line, ...], table: Table) -> list[_Part]:
     """The table as a product of tables over separate lines, as many as there are."""
     left, out = tuple(range(len(lines))), []
-    if not table.any():
+    if len(lines) == 1 or not table.any():
         return [_Part(lines, table)]
     while left:
         first, others = left[0], left[1:]

@@ -17,7 +17,7 @@ from typing import Any
 from sulq.expressions.columns import Vector, ends, vector_of
 from sulq.expressions.functions import call
 from sulq.expressions.node import EPOCH, Node, days, literal
-from sulq.values.schema import Column
+from sulq.values.schema import Column, Schema
 
 MAX_VALUES = 1_000  # of a column, to look at each
 
@@ -41,11 +41,12 @@ class Line:
 
     def vector(self, at: Any) -> Vector:
         """A value out of each of these pieces, as raw data."""
-        values = [self._value(p) for p in self.pieces]
+        values = [self.value(p) for p in self.pieces]
         data, valid = vector_of([*values, None][: len(self)])
         return Vector(data[at], valid[at])
 
-    def _value(self, piece: Any) -> Any:
+    def value(self, piece: Any) -> Any:
+        """A value out of this piece, before it is clamped to what the column can hold."""
         if piece is OTHERS:
             return "\x01" * (1 + max((len(p) for p in self.pieces if p is not OTHERS), default=0))
         if not self.ordered:
@@ -178,6 +179,36 @@ def line(base: Node, column: Column, constants: list[Any], every: bool) -> Line 
     if cuts is None:
         return None
     return Line(base, column.public, _pieces(base, column, cuts), base.nullable, True, whole)
+
+
+def between(node: Node, schema: Schema) -> tuple[Line, list[bool]] | None:
+    """The pieces of a column of whole numbers, and in which of them it is between constants.
+
+    None unless that is all the predicate says: comparisons, all of which must hold, of one column.
+    """
+    column, first, after = None, -math.inf, math.inf
+    constants: set[int] = set()
+    for term in node.args if node.op == "and" else (node,):
+        if term.op not in ("lt", "le"):
+            return None
+        left, right = term.args
+        x, end = (right, left) if left.op == "literal" else (left, right)
+        if x.op != "column" or type(end.value) is not int or x != (column or x):
+            return None
+        column = x
+        constants.add(end.value)
+        if end is left:
+            first = max(first, end.value + (term.op == "lt"))
+        else:
+            after = min(after, end.value + (term.op == "le"))
+    if column is None or schema[column.value].type != "integer":
+        return None
+    cut = line(column, schema[column.value], sorted(constants, key=str), every=False)
+    if cut is None or not cut.ordered:
+        return None
+    low, high = ends(schema[column.value])
+    inside = [first <= min(max(cut.value(p), low), high) < after for p in cut.pieces]
+    return cut, [*inside, *[False] * cut.missing]
 
 
 def small(column: Column) -> bool:

@@ -12,6 +12,7 @@ from collections.abc import Callable, Sequence
 from functools import reduce
 from typing import Any
 
+from sulq.expressions import python_texts as texts
 from sulq.expressions.python_terms import (
     AND,
     COMPARISON,
@@ -28,12 +29,10 @@ from sulq.expressions.python_terms import (
     joined,
     negation,
 )
+from sulq.expressions.python_texts import Match, Unlisted
+from sulq.values.schema import LARGEST
 
 MAX_POWER = 8  # a constant exponent up to this is written as a product, exact for whole numbers
-
-
-class Unlisted(Exception):
-    """Not of this language; what to write instead, if there is something."""
 
 
 # ---- operators ----------------------------------------------------------------------------
@@ -150,6 +149,8 @@ HINTS = {
     "print": "A row function gives a value and does nothing else.",
     "divmod": "Write a // b and a % b.",
     "sorted": "Write min and max of the values.",
+    "strip": "Write contains, startswith, endswith or re.search.",
+    "timedelta": "Compare (d - e).days or (t - u).total_seconds() with a number.",
     "hypot": "Write math.sqrt(a * a + b * b).",
 }
 
@@ -175,13 +176,16 @@ def _weekday(a: Term) -> Term:
     return both(day, "%", constant(7), PRODUCT)
 
 
-METHODS: dict[str, Callable[..., Term]] = {
+METHODS: dict[str, Callable[..., Term | texts.Parts]] = {
     "lower": _one("lower"),
     "upper": _one("upper"),
     "startswith": _sought("starts_with"),
     "endswith": _sought("ends_with"),
+    "split": texts.split,
     "weekday": _weekday,
     "isoweekday": lambda a: both(_weekday(a), "+", constant(1), SUM),
+    "date": lambda a: Term(f"cast({a.text} as date)"),
+    "total_seconds": texts.total_seconds,
 }
 ATTRIBUTES: dict[str, Callable[[Term], Term]] = {
     "year": _one("year"),
@@ -190,7 +194,7 @@ ATTRIBUTES: dict[str, Callable[[Term], Term]] = {
     "hour": _one("hour"),
     "minute": _one("minute"),
     "second": _one("second"),
-    "days": lambda a: a,  # (d - e).days: two dates differ by whole days
+    "days": texts.full_days,
 }
 
 
@@ -199,6 +203,8 @@ ATTRIBUTES: dict[str, Callable[[Term], Term]] = {
 
 def is_missing(a: Term) -> Term:
     """a is None."""
+    if isinstance(a, Match):
+        return texts.no_match(a)
     return Term(f"{a.within(SUM)} is null", COMPARISON)
 
 
@@ -222,3 +228,29 @@ def looked_up(key: Term, known: dict[Any, Any], default: Term) -> Term:
 def is_constant(value: Any) -> bool:
     """Is it a value that SQL can write?"""
     return value is None or isinstance(value, bool | int | float | str | datetime.date)
+
+
+# ---- constants ----------------------------------------------------------------------------
+
+
+def number(value: Any) -> Any:
+    """A constant that can be calculated with."""
+    if not isinstance(value, bool | int | float):
+        raise TypeError(f"{value!r} is not a number")
+    return value
+
+
+def constant_power(a: Any, b: Any) -> Any:
+    """a ** b of constants, neither of them large."""
+    if abs(b) > 64 or abs(a) > LARGEST:
+        raise ValueError("the power is too large")
+    return a**b
+
+
+def small(value: Any) -> Any:
+    """A result of constants, if it is one that rows can have."""
+    if isinstance(value, int) and abs(value) > LARGEST:
+        raise ValueError("whole numbers go up to 2**53 here")
+    if isinstance(value, complex):
+        raise ValueError("this is no real number")
+    return value

@@ -9,12 +9,14 @@ import ast
 import datetime
 import math
 import operator
+import re
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, TypeVar
 
 from sulq.errors import QueryNotAllowed
 from sulq.expressions import python_calls as calls
+from sulq.expressions import python_texts as texts
 from sulq.expressions.python_terms import (
     AND,
     OR,
@@ -30,7 +32,6 @@ from sulq.expressions.python_terms import (
     negation,
     negative,
 )
-from sulq.values.schema import LARGEST
 
 MAX_STEPS = 1_000  # times that the bodies of loops are written out, all together
 MAX_WORK = 100_000  # terms that are looked at, long ones counted more often
@@ -78,14 +79,16 @@ class Expressions:
             self.work += len(found.text) // 100
         self.work += 1
         if self.work > MAX_WORK:
-            raise self.refuse(e, "written out, the function has too many steps.")
+            raise self.refuse(
+                e, f"written out, the function has too many steps, more than {MAX_WORK:,}."
+            )
         return found
 
     def guarded(self, e: ast.AST, make: Callable[[], Given]) -> Given:
         """What a part of SQL refuses, with the place it has in Python."""
         try:
             return make()
-        except (QueryNotAllowed, calls.Unlisted) as error:
+        except (QueryNotAllowed, texts.Unlisted) as error:
             raise self.refuse(e, str(error)) from None
         except (ArithmeticError, TypeError, ValueError) as error:
             raise self.refuse(e, f"{error}.") from None
@@ -110,7 +113,7 @@ class Expressions:
         if isinstance(a, Term) or isinstance(b, Term):
             right = b if terms is calls.power else self.single(at, b)
             return self.guarded(at, lambda: terms(self.single(at, a), right))
-        return self.guarded(at, lambda: _small(plain(_number(a), _number(b))))
+        return self.guarded(at, lambda: calls.small(plain(calls.number(a), calls.number(b))))
 
     def single(self, at: ast.AST, value: Any) -> Term:
         """A value of one row as a term; a tuple is none."""
@@ -126,7 +129,7 @@ class Expressions:
             raise self.refuse(e, "write `not` before a condition.")
         if not isinstance(a, Term):
             return self.guarded(
-                e, lambda: _number(a) if isinstance(e.op, ast.UAdd) else -_number(a)
+                e, lambda: calls.number(a) if isinstance(e.op, ast.UAdd) else -calls.number(a)
             )
         return a if isinstance(e.op, ast.UAdd) else negative(a)
 
@@ -181,9 +184,10 @@ class Expressions:
             raise self.refuse(e, "`in` wants constants, such as (1, 2, 3), or a text.")
         if not isinstance(a, Term):
             return self.guarded(e, lambda: a in b)
-        if isinstance(b, str) or not all(calls.is_constant(i) for i in b):
+        among = self.written_out(e, tuple(b) if isinstance(b, dict | str) else b)
+        if isinstance(b, str) or not all(calls.is_constant(i) for i in among):
             raise self.refuse(e, "`in` wants constants, such as (1, 2, 3).")
-        return self.guarded(e, lambda: calls.one_of(a, tuple(b)))
+        return self.guarded(e, lambda: calls.one_of(a, among))
 
     def _conditional(self, e: ast.IfExp, names: Names) -> Any:
         test = self.value(e.test, names)
@@ -206,7 +210,14 @@ class Expressions:
         return dict(zip(keys, (self.value(v, names) for v in e.values), strict=True))
 
     def _subscript(self, e: ast.Subscript, names: Names) -> Any:
-        known, key = self.value(e.value, names), self.value(e.slice, names)
+        known = self.value(e.value, names)
+        if isinstance(e.slice, ast.Slice):
+            return self._slice(e, e.slice, known, names)
+        key = self.value(e.slice, names)
+        if isinstance(known, texts.Parts):
+            return self.guarded(e, lambda: texts.part(known, key))
+        if isinstance(known, Term):
+            return self.guarded(e, lambda: texts.letter(known, key))
         if isinstance(known, dict):
             if isinstance(key, Term):
                 return self.guarded(e, lambda: calls.looked_up(key, known, constant(None)))
@@ -217,6 +228,14 @@ class Expressions:
             raise self.refuse(e, f"there is no place {key} in a tuple of {len(known)}.")
         return known[key]
 
+    def _slice(self, e: ast.Subscript, s: ast.Slice, known: Any, names: Names) -> Any:
+        ends = [None if x is None else self.value(x, names) for x in (s.lower, s.upper, s.step)]
+        if isinstance(known, Term):
+            return self.guarded(e, lambda: texts.sliced(known, *ends))
+        if not isinstance(known, tuple | range | str) or any(isinstance(x, Term) for x in ends):
+            raise self.refuse(e, "a slice is one of a text or a tuple, with constant places.")
+        return self.guarded(e, lambda: known[slice(*ends)])
+
     def _attribute(self, e: ast.Attribute, names: Names) -> Any:
         owner = self.value(e.value, names)
         if owner is math and e.attr in calls.CONSTANTS:
@@ -226,11 +245,13 @@ class Expressions:
             if found in calls.FUNCTIONS:
                 return found
             raise self.refuse(e, f"math.{e.attr} is not allowed. {calls.HINTS.get(e.attr, LISTED)}")
-        if owner is datetime and e.attr == "date":
-            return datetime.date
+        if owner is datetime and e.attr in ("date", "datetime"):
+            return getattr(datetime, e.attr)
+        if owner is re and getattr(re, e.attr, None) in texts.PATTERNS:
+            return getattr(re, e.attr)
         if isinstance(owner, Term) and e.attr in calls.ATTRIBUTES:
-            return calls.ATTRIBUTES[e.attr](owner)
-        raise self.refuse(e, f"{e.attr!r} is not known here. {LISTED}")
+            return self.guarded(e, lambda: calls.ATTRIBUTES[e.attr](owner))
+        raise self.refuse(e, f"{e.attr!r} is not known here. {calls.HINTS.get(e.attr, LISTED)}")
 
     def _generated(self, e: ast.GeneratorExp | ast.ListComp, names: Names) -> Any:
         (one, *more) = e.generators
@@ -244,7 +265,7 @@ class Expressions:
     def _call(self, e: ast.Call, names: Names) -> Any:
         if isinstance(e.func, ast.Attribute):
             owner = self.value(e.func.value, names)
-            if owner is not math and owner is not datetime:
+            if owner not in MODULES:
                 return self._method(e, owner, names)
         found = self.value(e.func, names)
         if any(isinstance(a, ast.Starred) for a in e.args):
@@ -255,10 +276,12 @@ class Expressions:
             return self.guarded(e, lambda: found.applied(args, said))
         if said:
             raise self.refuse(e, "this function takes no arguments by name here.")
-        if found in (range, datetime.date):
-            return self.guarded(e, lambda: _of_constants(found, args))
+        if found in texts.MADE:
+            return self.guarded(e, lambda: texts.of_constants(found, args))
+        if found in texts.PATTERNS:
+            return self.guarded(e, lambda: texts.PATTERNS[found](*args))
         if found in calls.SEVERAL and len(args) == 1 and isinstance(args[0], tuple | range):
-            args = list(args[0])
+            args = list(self.written_out(e, args[0]))
         elif found in calls.SEVERAL and (len(args) < 2 or found not in (min, max)):
             raise self.refuse(e, "wants a tuple of values, or for min and max several of them.")
         make = calls.SEVERAL.get(found) or calls.FUNCTIONS.get(found)
@@ -268,7 +291,7 @@ class Expressions:
         if not any(isinstance(a, Term) for a in args):
             whole = found in calls.SEVERAL and found not in (min, max)
             given = [tuple(args)] if whole else args
-            return self.guarded(e, lambda: _small(found(*given)))
+            return self.guarded(e, lambda: calls.small(found(*given)))
         terms = [self.single(e, a) for a in args]
         self.guarded(e, lambda: fits(terms))
         return self.guarded(e, lambda: make(*terms))
@@ -276,6 +299,9 @@ class Expressions:
     def _method(self, e: ast.Call, owner: Any, names: Names) -> Any:
         assert isinstance(e.func, ast.Attribute)
         name, args = e.func.attr, [self.value(a, names) for a in e.args]
+        if isinstance(owner, Term) and name == "replace" and not args:
+            said = {k.arg or "**": self.value(k.value, names) for k in e.keywords}
+            return self.guarded(e, lambda: texts.replaced(owner, said))
         if e.keywords:
             raise self.refuse(e, f"{name} takes no arguments by name here.")
         if isinstance(owner, dict) and name == "get" and 1 <= len(args) <= 2:
@@ -284,7 +310,8 @@ class Expressions:
                 return owner.get(args[0], default)
             return self.guarded(e, lambda: calls.looked_up(args[0], owner, as_term(default)))
         if not isinstance(owner, Term) or name not in calls.METHODS:
-            raise self.refuse(e, f"the method {name!r} is not known here. {LISTED}")
+            hint = calls.HINTS.get(name, LISTED)
+            raise self.refuse(e, f"the method {name!r} is not known here. {hint}")
         return self.guarded(e, lambda: calls.METHODS[name](owner, *args))
 
     # ---- names ----------------------------------------------------------------------------
@@ -297,6 +324,8 @@ class Expressions:
             return tuple(self.chosen(test, x, y) for x, y in zip(a, b, strict=True))
         if not (is_term(a) and is_term(b)):
             return Unset()
+        if isinstance(a, texts.Match) or isinstance(b, texts.Match):
+            return texts.chosen_match(test, a, b) or Unset()
         return choice(test, as_term(a), as_term(b))
 
     def items(self, e: ast.expr, names: Names) -> Iterator[Any]:
@@ -307,10 +336,18 @@ class Expressions:
         if not isinstance(found, range | tuple):
             raise self.refuse(e, "a loop runs over range(...) of constants or over a tuple.")
         for item in found:
-            self.steps += 1
-            if self.steps > MAX_STEPS:
-                raise self.refuse(e, f"the loops have more than {MAX_STEPS:,} steps in all.")
+            self._step(e, 1)
             yield item
+
+    def written_out(self, e: ast.AST, found: range | tuple[Any, ...]) -> tuple[Any, ...]:
+        """All of a range or a tuple, which are steps like those of a loop."""
+        self._step(e, len(found) if isinstance(found, range) else 0)
+        return tuple(found)
+
+    def _step(self, e: ast.AST, count: int) -> None:
+        self.steps += count
+        if self.steps > MAX_STEPS:
+            raise self.refuse(e, f"the loops and ranges have more than {MAX_STEPS:,} steps in all.")
 
     def assigned(self, target: ast.expr, value: Any, names: Names) -> Names:
         """The names with what a target now is."""
@@ -327,6 +364,7 @@ class Expressions:
 
 # ---- small things -------------------------------------------------------------------------
 
+MODULES = (math, datetime, re)
 LISTED = "docs/howto/row-functions.md lists what is."
 OPERATORS: dict[type, tuple[Callable[[Any, Any], Any], Callable[[Any, Any], Term]]] = {
     ast.Add: (operator.add, lambda a, b: both(a, "+", b, SUM)),
@@ -335,7 +373,7 @@ OPERATORS: dict[type, tuple[Callable[[Any, Any], Any], Callable[[Any, Any], Term
     ast.Div: (operator.truediv, lambda a, b: both(a, "/", b, PRODUCT)),
     ast.FloorDiv: (operator.floordiv, calls.floor_divided),
     ast.Mod: (operator.mod, calls.modulo),
-    ast.Pow: (lambda a, b: _power(a, b), calls.power),
+    ast.Pow: (lambda a, b: calls.constant_power(a, b), calls.power),
 }
 COMPARISONS: dict[type, tuple[Callable[[Any, Any], Any], str]] = {
     ast.Eq: (operator.eq, "="),
@@ -377,32 +415,6 @@ def is_term(value: Any) -> bool:
 def as_term(value: Any) -> Term:
     """One value of a row as a term."""
     return value if isinstance(value, Term) else constant(value)
-
-
-def _number(value: Any) -> Any:
-    if not isinstance(value, bool | int | float):
-        raise TypeError(f"{value!r} is not a number")
-    return value
-
-
-def _power(a: Any, b: Any) -> Any:
-    if abs(b) > 64 or abs(a) > LARGEST:
-        raise ValueError("the power is too large")
-    return a**b
-
-
-def _small(value: Any) -> Any:
-    if isinstance(value, int) and abs(value) > LARGEST:
-        raise ValueError("whole numbers go up to 2**53 here")
-    if isinstance(value, complex):
-        raise ValueError("this is no real number")
-    return value
-
-
-def _of_constants(make: Callable[..., Any], args: list[Any]) -> Any:
-    if not all(isinstance(a, int) for a in args):
-        raise TypeError(f"{make.__name__}(...) wants constant whole numbers here")
-    return make(*args)
 
 
 def _expression_hint(e: ast.expr) -> str:

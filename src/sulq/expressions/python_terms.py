@@ -16,6 +16,7 @@ from typing import Any
 from sulq.errors import QueryNotAllowed
 from sulq.expressions.quoting import quote
 from sulq.expressions.quoting import text as quoted_text
+from sulq.expressions.timestamps import whole_moment
 
 MAX_TERM = 10_000  # characters of one term
 OR, AND, NOT, COMPARISON, SUM, PRODUCT, NEGATIVE, ATOM = range(8)
@@ -66,9 +67,18 @@ def constant(value: Any) -> Term:
         if "\x00" in value:  # the mark of a parameter
             raise QueryNotAllowed("a text with a NUL, which no row can hold.")
         return Term(quoted_text(value))
-    if isinstance(value, datetime.date) and not isinstance(value, datetime.datetime):
+    if isinstance(value, datetime.datetime):
+        return Term(f"timestamp '{_moment(value)}'")
+    if isinstance(value, datetime.date):
         return Term(f"date '{value.isoformat()}'")
     raise QueryNotAllowed(f"a {type(value).__name__} is no constant of a row function.")
+
+
+def _moment(value: datetime.datetime) -> str:
+    try:
+        return whole_moment(value).isoformat(" ")
+    except ValueError:
+        raise QueryNotAllowed(f"{value}: moments are whole seconds here.") from None
 
 
 def column(name: str) -> Term:

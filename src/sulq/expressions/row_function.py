@@ -19,6 +19,7 @@ from typing import Any
 
 from sulq.errors import QueryNotAllowed
 from sulq.expressions import python_calls as calls
+from sulq.expressions import python_texts as texts
 from sulq.expressions.dialect import tokens_of
 from sulq.expressions.parse import MAX_TEXT, check_size
 from sulq.expressions.python_expressions import Unset
@@ -29,7 +30,7 @@ from sulq.values.schema import LARGEST
 MAX_SOURCE = 50_000  # characters of Python
 MAX_SQL = 100_000  # of a statement, its functions written out
 MAX_CALLS = 1_000  # in one statement
-MODULES = {"math": math, "datetime": datetime}
+MODULES = {"math": math, "datetime": datetime, "re": re}
 BUILTINS: dict[str, Any] = {
     name: f
     for name, f in vars(builtins).items()
@@ -161,12 +162,7 @@ def row_functions(source: str, where: str = "the definitions") -> dict[str, RowF
 
 def expand(sql: str, *functions: RowFunction) -> str:
     """A statement or an expression in which the calls of row functions are written out."""
-    known = {f.name.lower(): f for f in functions}
-    if not known:
-        return sql
-    check_size(sql, MAX_SQL)
-    alone = known.get(sql.strip().lower())
-    return _Expansion(known).text(sql) if alone is None else str(alone)
+    return Expansion(functions).written(sql)
 
 
 # ---- reading ------------------------------------------------------------------------------
@@ -221,7 +217,7 @@ class _Listed:
     def __contains__(self, value: object) -> bool:
         try:
             known = value in calls.FUNCTIONS or value in calls.SEVERAL
-            return callable(value) and (known or value is datetime.date)
+            return callable(value) and (known or value in texts.MADE or value in texts.PATTERNS)
         except TypeError:
             return False
 
@@ -239,7 +235,7 @@ def _imported(s: ast.Import | ast.ImportFrom, reader: Reader) -> dict[str, Any]:
         found = {a.asname or a.name: getattr(MODULES[s.module], a.name, None) for a in s.names}
         if all(f in _LISTED or isinstance(f, float) for f in found.values()):
             return found
-    raise reader.refuse(s, "of other modules, math, datetime.date and sulq.row are read.")
+    raise reader.refuse(s, "of other modules, math, re, datetime and sulq.row are read.")
 
 
 def _given(value: Any) -> Any:
@@ -253,14 +249,24 @@ def _given(value: Any) -> Any:
 # ---- calls in SQL -------------------------------------------------------------------------
 
 
-class _Expansion:
-    """Writes out the calls of known functions in a text."""
+class Expansion:
+    """Writes out the calls of known functions in texts, so many calls in all of them."""
 
-    def __init__(self, known: Mapping[str, RowFunction]) -> None:
-        self.known = known
+    def __init__(self, functions: Sequence[RowFunction]) -> None:
+        self.known = {f.name.lower(): f for f in functions}
         self.calls = 0
 
+    def written(self, sql: str) -> str:
+        """A statement or an expression; the name of a function by itself is its expression."""
+        lower = sql.lower()
+        if not any(name in lower for name in self.known):
+            return sql
+        check_size(sql, MAX_SQL)
+        alone = self.known.get(lower.strip())
+        return self.text(sql) if alone is None else str(alone)
+
     def text(self, sql: str) -> str:
+        """A text with its calls written out, those within their arguments too."""
         from sqlglot.errors import SqlglotError
 
         try:
@@ -285,6 +291,7 @@ class _Expansion:
         return found
 
     def call(self, name: str, args: list[str]) -> str:
+        """What stands for one call."""
         self.calls += 1
         if self.calls > MAX_CALLS:
             raise QueryNotAllowed(f"at most {MAX_CALLS:,} calls of row functions at once.")

@@ -81,6 +81,11 @@ def clock_difference(unit: str, later: Node, earlier: Node) -> Node:
     return _call("sub", *(x if each == 1 else _whole(x, each) for x in ends))
 
 
+def days_between(later: Node, earlier: Node) -> Node:
+    """How many times 24 hours lie between two moments, down."""
+    return _whole(_call("sub", as_moment(later), as_moment(earlier)), DAY)
+
+
 def _whole(node: Node, each: int) -> Node:
     """How many times so many seconds fit between 1970 and a moment, down."""
     return _call("floor", _call("div", _bounded(node), literal(each)))

@@ -21,8 +21,8 @@ import numpy as np
 
 import sulq
 from sulq.expressions.quoting import quote
-from sulq.learn.arrays import Array, Column, number_label
-from sulq.learn.base import BOUNDS, Classifier, Learner
+from sulq.learn.arrays import Array
+from sulq.learn.base import BOUNDS, Classifier, Learner, Regressor
 from sulq.learn.cuts import Cut, cut_of, cuts_of, usable
 from sulq.learn.links import Identity, Link, Logistic, label_sql
 from sulq.learn.parameters import About, parameter
@@ -258,7 +258,7 @@ class AdditiveClassifier(Additive, Classifier):
 
 
 @dataclass(kw_only=True, eq=False, repr=False)
-class AdditiveRegressor(Additive):
+class AdditiveRegressor(Additive, Regressor):
     """A number from a sum of shapes, in the number's own units.
 
     As AdditiveClassifier, for a label that is a number with declared bounds, or Boolean; `fit(X,
@@ -271,10 +271,7 @@ class AdditiveRegressor(Additive):
         True,
     )  # fmt: skip
 
-    estimator_type = "regressor"
     link: ClassVar[Link] = Identity()
-
-    label_bounds: Any = parameter(None, "For arrays: the range that y can have.")
 
     def _label(self, task: Task) -> str:
         if task.label is None:
@@ -296,19 +293,10 @@ class AdditiveRegressor(Additive):
         self.shapes_ = tuple(width * shape for shape in self.shapes_)
         self.shape_stds_ = tuple(width * std for std in self.shape_stds_)
 
-    def _target(self, y: Any) -> Column:
-        return number_label(y, self.label_bounds)
-
     def predict(self, X: Any) -> Array:
         """The label of each row, in its own units."""
         total = self._total(X)
         return np.clip(total, self.label_low_, self.label_low_ + self.label_width_)
-
-    def score(self, X: Any, y: Any) -> float:
-        """R^2 on rows the analyst holds."""
-        target = np.asarray(y, dtype=np.float64)
-        wrong = ((target - self.predict(X)) ** 2).sum()
-        return float(1 - wrong / max(((target - target.mean()) ** 2).sum(), 1e-300))
 
 
 Told = list[tuple[Array, Array]]

@@ -28,10 +28,11 @@ from sulq.learn.arrays import (
     as_source,
     class_label,
     number_columns,
+    number_label,
     value_matrix,
 )
 from sulq.learn.parameters import About, parameter, parameters_of
-from sulq.learn.task import NOBODY, LeftOut, Task, bounded
+from sulq.learn.task import NOBODY, LeftOut, Task, bounded, with_functions
 from sulq.learn.validation import check_features, feature_names, not_fitted
 from sulq.stepwise import in_steps
 
@@ -129,6 +130,7 @@ class Learner(ABC):
         """With the columns asked for, or every one that is usable but the label and keys."""
         if isinstance(columns, str) or (columns is not None and not len(columns)):
             raise sulq.Refused(f"columns={columns!r}, want a list such as ['age', 'income'].")
+        db, columns, label = with_functions(db, columns, label)
         if columns is None:
             others = (c for c in db.schema.columns if c.name != label and not c.key)
             columns = [c.name for c in others if self._usable(c)]
@@ -343,6 +345,28 @@ class Classifier(Learner):
 
     def _target(self, y: Any) -> Column:
         return class_label(y, self.classes)
+
+
+@dataclass(kw_only=True, eq=False, repr=False)
+class Regressor(Learner):
+    """A learner of a number, whose bounds are declared."""
+
+    estimator_type = "regressor"
+
+    label_bounds: Any = parameter(None, "For arrays: the range that y can have.")
+
+    @abstractmethod
+    def predict(self, X: Any) -> Any:
+        """The label of each row, in its own units."""
+
+    def score(self, X: Any, y: Any) -> float:
+        """R^2 on rows the analyst holds."""
+        target = np.asarray(y, dtype=np.float64)
+        wrong = ((target - self.predict(X)) ** 2).sum()
+        return float(1 - wrong / max(((target - target.mean()) ** 2).sum(), 1e-300))
+
+    def _target(self, y: Any) -> Column:
+        return number_label(y, self.label_bounds)
 
 
 # --- plain values ------------------------------------------------------------------------

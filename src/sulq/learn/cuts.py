@@ -145,7 +145,7 @@ def cut_of(schema: Any, name: str, bins: int) -> Cut:
             "with declared low and high."
         )
     if column.listed is not None:
-        return Cut(name, tuple(column.listed), (), column.type != "boolean" or column.nullable)
+        return Cut(name, tuple(column.listed), (), column.type == "category" or column.nullable)
     return Cut(name, (), _edges(column, bins), column.nullable)
 
 

@@ -18,8 +18,8 @@ import numpy as np
 
 import sulq
 from sulq.expressions.quoting import quote
-from sulq.learn.arrays import Array, Column, number_label
-from sulq.learn.base import BOUNDS, WELL_ABOVE, Learner
+from sulq.learn.arrays import Array
+from sulq.learn.base import BOUNDS, WELL_ABOVE, Regressor
 from sulq.learn.cuts import Cut, cut_of
 from sulq.learn.local_pictures import along_columns, along_text
 from sulq.learn.model_pictures import saved
@@ -35,7 +35,7 @@ AT_ONCE = 4_000_000  # numbers for places x bins x columns in memory
 
 
 @dataclass(kw_only=True, eq=False, repr=False)
-class LocallyWeightedRegression(Learner):
+class LocallyWeightedRegression(Regressor):
     """A number from one or few columns, by a line that follows the rows around each place.
 
     The label is a number with declared bounds, or Boolean; `fit(X, y)` needs `label_bounds`, the
@@ -54,19 +54,12 @@ class LocallyWeightedRegression(Learner):
         "--columns age --label income --out curve.json", "Local regression", "number",
     )  # fmt: skip
 
-    estimator_type = "regressor"
-
     bandwidth: float = parameter(0.1, "Of the kernel, of a column's range.", low=0, above=True)
     degree: int = parameter(1, "1 for lines, 0 for means.", low=0)
     bins: int = parameter(
         20, "For numbers without declared bins.", low=2, words="Bins of a number", first=20, most=50
     )
     bounds: Any = parameter(None, BOUNDS)
-    label_bounds: Any = parameter(None, "For arrays: the range that y can have.")
-
-    def _target(self, y: Any) -> Column:
-        return number_label(y, self.label_bounds)
-
     # --- learning -----------------------------------------------------------------------
 
     def _query(self, task: Task) -> sulq.Query:
@@ -178,12 +171,6 @@ class LocallyWeightedRegression(Learner):
         line = height[:, None] + np.einsum("pbi,pi->pb", x, slope)
         off2 = self.sum_std_**2 + self.count_std_**2 * line**2
         return height, np.sqrt((row**2 * off2).sum(axis=1))
-
-    def score(self, X: Any, y: Any) -> float:
-        """R^2 on rows the analyst holds."""
-        target = np.asarray(y, dtype=np.float64)
-        wrong = ((target - self.predict(X)) ** 2).sum()
-        return float(1 - wrong / max(((target - target.mean()) ** 2).sum(), 1e-300))
 
     def plot(self, path: str | Path | None = None) -> sulq.Picture:
         """The curve along each column, the others at their middle, with the band of its noise."""

@@ -10,8 +10,8 @@ from typing import Any
 import numpy as np
 
 import sulq
-from sulq.learn.arrays import Array, Column, number_label
-from sulq.learn.base import BOUNDS, ROW_NORM, Learner
+from sulq.learn.arrays import Array
+from sulq.learn.base import BOUNDS, ROW_NORM, Regressor
 from sulq.learn.model_pictures import coefficients, coefficients_text, saved
 from sulq.learn.parameters import About, parameter
 from sulq.learn.second_moments import CENTRE, Moments, ask_moments, moments_query
@@ -19,7 +19,7 @@ from sulq.learn.task import Task, bounds_of
 
 
 @dataclass(kw_only=True, eq=False, repr=False)
-class LinearRegression(Learner):
+class LinearRegression(Regressor):
     """Ordinary least squares with as much ridge as the noise asks for.
 
     `alpha` is the ridge in columns scaled to [0, 1]; None takes the least that keeps the noisy
@@ -34,12 +34,9 @@ class LinearRegression(Learner):
         "--columns age,smoker --label income --out income.json", "Linear regression", "number",
     )  # fmt: skip
 
-    estimator_type = "regressor"
-
     alpha: float | None = parameter(None, "The ridge; by default what the noise asks for.", low=0)
     row_norm: float | None = parameter(None, ROW_NORM, low=0, above=True)
     bounds: Any = parameter(None, BOUNDS)
-    label_bounds: Any = parameter(None, "For arrays: the range that y can have.")
 
     def _query(self, task: Task) -> sulq.Query:
         if task.label is None or task.label in task.columns:
@@ -75,9 +72,6 @@ class LinearRegression(Learner):
         origin = self.low_ / self.width_ + CENTRE  # the middle, seen from x = 0
         self.intercept_std_ = float(width * start_std(-origin))
 
-    def _target(self, y: Any) -> Column:
-        return number_label(y, self.label_bounds)
-
     def plot(self, path: str | Path | None = None, level: float = 0.95) -> sulq.Picture:
         """Coefficients with intervals, saved as SVG or PNG if a path is given."""
         self._check_fitted()
@@ -90,12 +84,6 @@ class LinearRegression(Learner):
     def predict(self, X: Any) -> Array:
         """The label of each row, in its own units."""
         return np.asarray(self._own(self._unit(X)) @ self.coef_ + self.intercept_)
-
-    def score(self, X: Any, y: Any) -> float:
-        """R^2 on rows the analyst holds."""
-        target = np.asarray(y, dtype=np.float64)
-        wrong = ((target - self.predict(X)) ** 2).sum()
-        return float(1 - wrong / max(((target - target.mean()) ** 2).sum(), 1e-300))
 
 
 def noise_ridge(C: Array, moments: Moments) -> float:

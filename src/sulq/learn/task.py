@@ -53,7 +53,7 @@ class Task:
     def labelled(self) -> str | None:
         """The predicate of rows whose label is one of the classes; None: every row's is."""
         column = self.db.schema.get(self.label) if self.label is not None else None
-        if column is None or (column.type == "boolean" and not column.nullable):
+        if column is None or (column.type != "category" and not column.nullable):
             return None
         return f"{quote(column.name)} IS NOT NULL"
 
@@ -83,6 +83,22 @@ class Task:
         remaining = int(self.db.budget.remaining * MICRO)
         if price.micro > remaining:
             raise sulq.BudgetExceeded(price.micro, remaining, self.db.name)
+
+
+def with_functions(
+    db: sulq.Queryable, columns: Sequence[str] | None, label: str | None
+) -> tuple[sulq.Queryable, Sequence[str] | None, str | None]:
+    """The database with the functions of a row that stand among these as columns of it."""
+    given = [f for f in (*(columns or ()), label) if isinstance(f, sulq.RowFunction)]
+    if not given:
+        return db, columns, label
+    names = None if columns is None else [_name(c) for c in columns]
+    functions = {id(f): f for f in given}.values()
+    return db.define(*functions), names, None if label is None else _name(label)
+
+
+def _name(column: str) -> str:
+    return column.name if isinstance(column, sulq.RowFunction) else column
 
 
 def declared(schema: Any, name: str) -> Any:

@@ -10,7 +10,7 @@ from __future__ import annotations
 import os
 from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 from sulq.errors import SourceChanged
 from sulq.ledger import own_transactions
@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from sulq.engines.postgres.engine import PostgresEngine
     from sulq.engines.spark.engine import SparkEngine
     from sulq.ledger.seal import Seal
+    from sulq.sources.postgres_catalog import Look
 
 
 class Guard:
@@ -106,11 +107,12 @@ class TableGuard(Guard):
         self._name = source.name
         self._engine = engine
         self._seal = seal
+        self._hashed: Look | None = None  # of the rows, when they were last hashed
         own_transactions.watch()
         self._seen = engine.version()  # before the rows: a change in between is seen later
         self.fingerprint, self.claims, self.known_as = None, (), ()
         if seal is None:
-            self._rows = engine.declared_contents()
+            self._rows, self._hashed = engine.declared_contents()
             return
         columns = (engine.rows, sorted(engine.schema.names))
         version = None if self._seen is None else f"{engine.place} {columns} {self._seen}"
@@ -127,18 +129,22 @@ class TableGuard(Guard):
     def check(self) -> None:
         """Raise if the rows, as far as they are declared, are no longer what they were."""
         seen = self._engine.version()
-        if seen is not None and self._seen is not None and _alike(self._seen, seen):
+        if seen is not None and self._seen is not None and self._alike(self._seen, seen):
             self._seen = seen
             return
-        rows = self._engine.declared_contents()
+        rows, look = self._engine.declared_contents()
         if (rows if self._seal is None else self._seal.of_contents(rows)) != self._rows:
             raise changed(self._name)
-        self._seen = seen
+        self._seen, self._hashed = seen, look
 
-
-def _alike(before: str, after: str) -> bool:
-    """Have the rows had no occasion to change between these two versions?"""
-    return before == after or own_transactions.only_own(before, after)
+    def _alike(self, before: str, after: str) -> bool:
+        """Have the rows not changed between these two versions?"""
+        if before == after or own_transactions.only_own(before, after):
+            return True
+        numbers = own_transactions.ended_between(before, after)
+        if self._hashed is None or numbers is None:
+            return False
+        return cast("PostgresEngine", self._engine).untouched(self._hashed, numbers)
 
 
 class SparkFileGuard(Guard):

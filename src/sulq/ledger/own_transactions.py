@@ -42,14 +42,25 @@ def only_own(before: str, after: str) -> bool:
 
     Both say the snapshot, the last checkpoint, the life of the server and how far it has replayed.
     """
+    if ended_between(before, after) is None:
+        return False
+    begun, ended = SNAPSHOT.match(before), SNAPSHOT.match(after)
+    assert begun is not None
+    assert ended is not None
+    open_then, open_now = ({int(x) for x in s[3].split(",") if x} for s in (begun, ended))
+    over = open_then.union(range(int(begun[2]), int(ended[2]))) - open_now
+    life = after.split()[2]
+    with _lock:
+        return all((life, number) in _own for number in over)
+
+
+def ended_between(before: str, after: str) -> range | None:
+    """The numbers of all transactions that may have ended between these two versions, savepoints'
+    too; None if that is not known, or they are many: after a checkpoint it is not.
+    """
     (first, *was), (last, *now) = before.split(), after.split()
     begun, ended = SNAPSHOT.fullmatch(first), SNAPSHOT.fullmatch(last)
     if begun is None or ended is None or len(was) != 3 or was != now:
-        return False
-    new = range(int(begun[2]), int(ended[2]))
-    if len(new) > LATEST:
-        return False
-    open_then, open_now = ({int(x) for x in s[3].split(",") if x} for s in (begun, ended))
-    over = open_then.union(new) - open_now
-    with _lock:
-        return all((now[1], number) in _own for number in over)
+        return None
+    numbers = range(int(begun[1]), int(ended[2]))
+    return numbers if len(numbers) <= LATEST else None

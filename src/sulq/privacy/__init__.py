@@ -9,6 +9,7 @@ No rows and no disk. Everything that privacy rests on is an int or a Fraction.
     geometry.py     how far one row can move an answer, and the numbers that leave
     noise.py        the laws of noise, drawn exactly; the only file with randomness
     noise_ahead.py  noise drawn before it is needed, so that a late draw delays no response
+    one_thread.py   linear algebra of small matrices without threads
     pricing.py      a checked query -> its price, and the noise of each number
     promise.py      epsilon, delta and T -> the noise of one answer, in words too
     promise_terms.py  are the terms of a promise what they must be?

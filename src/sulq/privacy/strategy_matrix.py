@@ -29,6 +29,8 @@ from typing import TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
+from sulq.privacy.one_thread import one_thread
+
 UNIT = 2**20  # what a length of 1 is in whole numbers
 MARGIN = 1 - 2**-15  # so that rounding makes no column longer, and no two further apart
 MAX_CELLS = 1_536  # that one matrix combines
@@ -104,7 +106,8 @@ def _once(kept: dict[int, tuple[Whole, T]], matrix: Whole, compute: Callable[[],
 
 def _extent(matrix: Whole) -> tuple[int, int, int]:
     a = matrix.astype(np.float64)
-    products = a.T @ a
+    with one_thread(a.shape[1]):
+        products = a.T @ a
     norms = np.diagonal(products)
     apart = norms[:, None] + norms - 2.0 * products
     sums = np.abs(a).sum(axis=0)

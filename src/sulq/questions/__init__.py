@@ -3,6 +3,7 @@
 alike.py              the same question with other numbers, to time it with
 check.py              Query -> CheckedQuery, or a refusal
 contributions.py      what each row contributes: integers on a grid
+defined_columns.py    db.define: functions of a row as columns beside the table's own
 describe.py           a stored question -> words a person reads
 discovery.py          values that nobody listed, named because enough rows have them
 discovery_threshold.py  from how many rows on a discovery names a value

@@ -251,7 +251,8 @@ def _matrix(rows: Any) -> Whole:
     if good and len({len(row) for row in rows}) == 1:
         shape = (len(rows), len(rows[0]))
         small = max(shape) <= MAX_CELLS and math.prod(shape) <= MAX_ENTRIES
-        if small and all(type(x) is int and abs(x) <= MAX_ENTRY for row in rows for x in row):
+        whole = small and all(set(map(type, row)) == {int} for row in rows)
+        if whole and max(max(max(row), -min(row)) for row in rows) <= MAX_ENTRY:
             return np.array(rows, dtype=np.int64)
     raise QueryNotAllowed(
         f"Strategy: matrix= wants rows of whole numbers from {-MAX_ENTRY:,} to {MAX_ENTRY:,}, all "

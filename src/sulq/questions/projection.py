@@ -20,6 +20,7 @@ from sulq.values.query import Leaf, Query
 from sulq.values.schema import Column, Schema
 
 WORDS = ("VAR", "IDENTIFIER")  # how the tokenizer calls plain and quoted names
+AS_GIVEN = ("named", "edges", "workload")  # texts of a query that are no expressions
 
 
 @dataclass(frozen=True)
@@ -45,8 +46,8 @@ class Projection:
         if isinstance(value, tuple):
             return tuple(self._part(v) for v in value)
         if is_dataclass(value) and not isinstance(value, type):
-            parts = {f.name: self._part(getattr(value, f.name)) for f in fields(value)}
-            return replace(value, **parts)
+            names = [f.name for f in fields(value) if f.name not in AS_GIVEN]
+            return replace(value, **{name: self._part(getattr(value, name)) for name in names})
         return value
 
     def _tree(self, tree: Any) -> Any:

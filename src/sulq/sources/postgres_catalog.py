@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from sulq.errors import SchemaError
-from sulq.expressions.quoting import quote
+from sulq.expressions.quoting import quote, text
 from sulq.sources.postgres import OLDEST, first_look, reach
 
 if TYPE_CHECKING:
@@ -102,6 +102,34 @@ SELECT pg_current_snapshot()::text, checkpoint_lsn::text,
   extract(epoch FROM pg_postmaster_start_time())::text, pg_last_wal_replay_lsn()::text
 FROM pg_control_checkpoint()
 """
+
+
+# How a table and its partitions are stored, and what each column is; NULL unless a row can only
+# change by being written: another label of an enum, a default of a column that rows lack, another
+# file or another table of this name is no write of any row.
+LAYOUT = f"""
+WITH plain AS ({PARTS}), columns AS (
+  SELECT a.*, t.typname FROM pg_attribute a JOIN pg_type t ON t.oid = a.atttypid
+  WHERE a.attnum > 0 AND NOT a.attisdropped AND a.attrelid IN (SELECT oid FROM plain)
+)
+SELECT CASE WHEN (SELECT bool_and(relkind IN ('r', 'p')) FROM plain)
+  AND (SELECT bool_and(atttypid < 16384 AND typname !~ '^reg' AND attgenerated <> 'v') FROM columns)
+THEN jsonb_build_array(
+  to_regclass($2)::oid,
+  (SELECT jsonb_agg(jsonb_build_array(oid, relfilenode, relispopulated) ORDER BY oid)
+    FROM pg_class WHERE oid IN (SELECT oid FROM plain)),
+  (SELECT jsonb_agg(jsonb_build_array(attrelid, attnum, attname, atttypid, atttypmod, attcollation,
+    atthasmissing, attmissingval::text) ORDER BY attrelid, attnum) FROM columns)
+)::text END
+"""
+
+
+@dataclass(frozen=True, slots=True)
+class Look:
+    """A table when all its rows were hashed: how many there were, and how they are stored."""
+
+    rows: int
+    layout: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -228,12 +256,35 @@ def contents_of(
 
 def declared_contents_of(
     connection: psycopg.Connection[Any], relation: Relation, names: list[str]
-) -> str:
-    """The last of `contents_of` alone."""
+) -> tuple[str, Look | None]:
+    """The last of `contents_of` alone, and what `untouched` compares a table with later."""
     names = sorted(names)
     hashed = _sum_of_hashes(relation, names, mix=True)
     n, found = _rows(connection, f"SELECT count(*), {hashed} FROM {relation.name}")[0]
-    return json.dumps([*names, n, found])
+    layout = _layout(connection, relation)  # nobody changes it now: reading has locked the table
+    return json.dumps([*names, n, found]), None if layout is None else Look(n, layout)
+
+
+def untouched(
+    connection: psycopg.Connection[Any], relation: Relation, look: Look, numbers: range
+) -> bool:
+    """Are the rows those of `look`, if no transaction but these, and later ones, has ended since?
+
+    A row that is new or another bears the number of the transaction that wrote it. Without such a
+    one, as many rows as there were are the rows that there were.
+    """
+    last = int(_rows(connection, "SELECT pg_snapshot_xmax(pg_current_snapshot())::text")[0][0])
+    every = range(numbers.start, max(numbers.stop, last))
+    written = ",".join(str(number % 2**32) for number in every)
+    new = f"count(*) FILTER (WHERE xmin = ANY ('{{{written}}}'::xid[]))"
+    found = _rows(connection, f"SELECT count(*), {new} FROM {relation.name}")[0]
+    return found == (look.rows, 0) and _layout(connection, relation) == look.layout
+
+
+def _layout(connection: psycopg.Connection[Any], relation: Relation) -> str | None:
+    sql = LAYOUT.replace("$2", text(relation.name))
+    found: str | None = _rows(connection, sql, relation.oid)[0][0]
+    return found
 
 
 def _sum_of_hashes(relation: Relation, names: list[str], mix: bool) -> str:

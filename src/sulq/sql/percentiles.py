@@ -16,10 +16,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from sulq.errors import QueryNotAllowed
-from sulq.expressions.parse import parse, shorten
 from sulq.questions.partitions import MAX_LABELS, axes_of
 from sulq.questions.percentile_choice import ENDS
-from sulq.sql.quantiles import Located, groups_of
+from sulq.sql.quantiles import Located, bounded_number, groups_of
 from sulq.values.answer import Answer
 from sulq.values.query import MAX_DENOMINATOR, Percentile, Query
 from sulq.values.schema import Schema
@@ -38,11 +37,7 @@ class ChosenPercentile:
     def __init__(
         self, x: str, condition: str, share: float, schema: Schema, keys: tuple[str, ...]
     ) -> None:
-        node = parse(x, schema)
-        if node.type not in ("integer", "number") or not node.bounded:
-            raise QueryNotAllowed(
-                f"PERCENTILE_DISC({shorten(x)}): want a number with declared low and high."
-            )
+        node = bounded_number(x, schema, "PERCENTILE_DISC")
         self.x = x
         self.condition = condition
         self.asked = [share]

@@ -26,6 +26,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from sulq.errors import QueryNotAllowed
+from sulq.expressions.node import Node
 from sulq.expressions.parse import parse, shorten
 from sulq.values.answer import Answer
 from sulq.values.number_text import Spread
@@ -112,17 +113,21 @@ class Counts:
         return rising[1:], low[1:], high[1:]
 
 
+def bounded_number(x: str, schema: Schema, what: str) -> Node:
+    """An expression that a percentile is asked of, or a refusal."""
+    node = parse(x, schema)
+    if node.type not in ("integer", "number") or not node.bounded:
+        raise QueryNotAllowed(f"{what}({shorten(x)}): want a number with declared low and high.")
+    return node
+
+
 class Distribution:
     """The cells of one expression's range, and what is asked about them."""
 
     def __init__(
         self, x: str, schema: Schema, combined: bool, known: bool, what: str = "MEDIAN"
     ) -> None:
-        node = parse(x, schema)
-        if node.type not in ("integer", "number") or not node.bounded:
-            raise QueryNotAllowed(
-                f"{what}({shorten(x)}): want a number with declared low and high."
-            )
+        node = bounded_number(x, schema, what)
         self.x = x
         self.combined = combined  # not two histograms
         self.whole = node.type == "integer"

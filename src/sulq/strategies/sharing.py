@@ -26,6 +26,7 @@ from sulq.expressions.program_node import has_program
 from sulq.expressions.quoting import quote
 from sulq.kernel.batch import Batch
 from sulq.kernel.cells import cell_numbers
+from sulq.privacy.one_thread import one_thread
 from sulq.privacy.strategy_matrix import inverse_of
 from sulq.questions.check import CheckedQuery
 from sulq.questions.measurements import Combined
@@ -150,6 +151,7 @@ def distinct_columns(work: NDArray[np.bool_] | Array) -> tuple[Array, Whole]:
     return work[:, first[order]].astype(float), place[group]
 
 
+@one_thread()
 def _made(
     patterns: Array, columns: Whole, by: tuple[str | Bins, ...], names: tuple[str, ...],
     in_pairs: bool,

@@ -23,6 +23,7 @@ from sulq.expressions.node import EPOCH
 from sulq.expressions.pieces import Line
 from sulq.expressions.quoting import quote
 from sulq.kernel.sums import member_cells
+from sulq.privacy.one_thread import one_thread
 from sulq.privacy.pricing import Tariff
 from sulq.questions.check import CheckedQuery
 from sulq.questions.question import Bundle, released_answer
@@ -276,6 +277,7 @@ def _split(numbers: Array, tables: Sequence[CheckedQuery]) -> list[Array]:
     return np.split(numbers, np.cumsum([t.shape[0] for t in tables])[:-1])
 
 
+@one_thread()
 def _matrix(patterns: Array, weights: Array, in_pairs: bool, public: bool) -> tuple[Whole, Array]:
     """Combinations of the columns, and the row of all cells where that sum is known."""
     gram = (patterns * weights[:, None]).T @ patterns

@@ -52,7 +52,19 @@ def checked_keys(given: Any) -> tuple[Any, ...]:
             f"Rows.keys: {len(found):,} keys, at most {MAX_KEYS:,}. Nothing was charged.\nChoose "
             "rows by a public column, or by shards."
         )
+    if kinds == {str} and not all(_is_text(key) for key in found):
+        raise QueryNotAllowed(
+            "Rows.keys: half a surrogate pair is no text, and no key of a row. Nothing was charged."
+        )
     return tuple(sorted(found))
+
+
+def _is_text(key: str) -> bool:
+    try:
+        key.encode()
+    except UnicodeEncodeError:
+        return False
+    return True
 
 
 def _file(path: Path) -> list[Any]:

@@ -79,6 +79,28 @@ def test_a_statement_may_call_functions_that_come_with_it(shared):
     assert "define, line 1" in refused.json["error"]["message"]
 
 
+def test_a_query_may_call_functions_that_come_with_it(shared):
+    """In values, where and by, one query or a list, priced, estimated and asked alike."""
+    define = "def old(age, limit=40):\n    return age > limit\ndef half(age):\n    return age / 2"
+    one = {"values": ["half(age)"], "where": "old(age, 50)", "by": "old"}
+    plain = {"values": ["age / 2"], "where": "age > 50", "by": "age > 40"}
+    for body, same in (
+        ({"query": one}, {"query": plain}),
+        ({"queries": [one]}, {"queries": [plain]}),
+    ):
+        called = body | {"define": define}
+        price = shared.call("POST", f"{D}/price", called).json["price_micro"]
+        assert price == shared.call("POST", f"{D}/price", same).json["price_micro"] > 0
+        assert shared.call("POST", f"{D}/ask", called).status == 200
+        assert shared.call("POST", f"{D}/price", same).json["unpaid_micro"] == 0
+        assert shared.call("POST", f"{D}/estimate", called).status == 200
+    many = {"queries": [{"where": "old(age) and " * 300 + "old(age)"}] * 5, "define": define}
+    assert "at most 1,000 calls" in shared.call("POST", f"{D}/price", many).json["error"]["message"]
+    refused = shared.call("POST", f"{D}/ask", {"query": one, "define": "def old(age): import os"})
+    assert refused.status == 422
+    assert "define, line 1" in refused.json["error"]["message"]
+
+
 def test_nothing_that_leaves_is_a_bare_nan():
     """JSON has no NaN and no infinity: what is missing is null."""
     body = {"rows": [{"a": float("nan"), "b": (1.5, float("-inf")), "c": "NaN"}]}

@@ -106,6 +106,18 @@ def test_a_tree_and_components_in_a_browser_with_progress(sit, instance):
     assert list(model.predict([[10], [95]])) == [False, True]
 
 
+@pytest.mark.parametrize("kind", ["PCA", "LinearRegression"])
+def test_what_a_model_learned_stands_on_a_phone_without_scrolling_sideways(sit, instance, kind):
+    """Each number beside its name, one below the other."""
+    place, _ = learned(PageClient(instance, "bob"), kind)
+    page = sit("bob", path=place, width=390)
+    beyond = "all => all.filter(x => x.scrollWidth > x.clientWidth).length"
+    assert page.locator(".scroll").count() >= 1
+    assert page.locator(".scroll").evaluate_all(beyond) == 0
+    label = page.locator("table td").first.evaluate("x => getComputedStyle(x, '::before').content")
+    assert label != "none"
+
+
 def test_progress_is_shown_live_and_without_a_script(sit, instance, monkeypatch):
     """Step after step, with what is left; a page without a script loads itself again."""
     import threading

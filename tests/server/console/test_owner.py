@@ -85,7 +85,7 @@ def promise(page):
     page.get_by_label("T, queries in all").first.fill("100")
     expect(shown).to_contain_text("± 105 rows")
     page.get_by_label("Move n, rows").fill("5")
-    expect(page.get_by_label("n, rows", exact=True)).to_have_value("100000")
+    expect(page.get_by_label("n, rows", exact=True)).to_have_value("100,000")
     expect(shown).to_contain_text("Typical questions over 100,000 rows")
     page.get_by_role("button", name="Make the dataset").click()
 

@@ -2,11 +2,15 @@
 
 import asyncio
 import threading
+import warnings
 
 import pytest
+from attacks.harness import SCHEMA, people
 from server.clock import FakeClock
 
+import sulq
 from sulq.errors import Late, LimitReached
+from sulq.pipeline import Order
 from sulq.server.services import beat as beats
 from sulq.server.services.beat import Beat, Line, Place
 from sulq.server.services.windows import Period, Window
@@ -42,11 +46,11 @@ def beating(clock, scans, *, period=PERIOD, missed=None, late=True, log=None, **
     )  # fmt: skip
 
 
-async def asks(clock, beat, at, what, who="bob", kind="plain", weight=1.0):
+async def asks(clock, beat, at, what, who="bob", kind="plain", weight=1.0, came=None):
     """What is asked at this moment hears, and when."""
     await clock.until(at)
     try:
-        found = await beat.ask(who, kind, weight, what)
+        found = await beat.ask(who, kind, weight, what, came=came)
     except (Late, LimitReached) as error:
         found = type(error).__name__
     return found, round(clock.now(), 9)
@@ -72,6 +76,20 @@ def replied(seconds, **said):
 def test_a_reply_leaves_at_the_end_of_the_period_however_long_the_scan_took(seconds):
     """To the last digit."""
     assert replied(seconds) == ("answer to a", 1.0)
+
+
+@pytest.mark.parametrize("told", [True, False], ids=["", "control"])
+def test_a_reply_leaves_at_the_same_moment_however_long_the_question_took_to_read(told):
+    """One that was asked before is read quicker; from when it came on they last equally long."""
+
+    def left(reading_seconds):
+        clock = FakeClock()
+        at, came = 5.0 + reading_seconds, 5.0 if told else None
+        beat = beating(clock, [0.1])
+        ((_, left),) = asyncio.run(clock.drive(asks(clock, beat, at, "a", came=came)))
+        return left
+
+    assert (len({left(s) for s in (0.0001, 0.0004, 0.0012, 0.0029)}) == 1) is told
 
 
 def beside_another(seconds, at, period=PERIOD):
@@ -302,6 +320,19 @@ def test_dear_questions_have_batches_of_their_own_and_take_turns_with_cheap_ones
     assert len(made) == 0
 
 
+@pytest.mark.parametrize("kinds", [["dear"], ["dear", "kernel"], ["plain", "dear", "kernel"]])
+def test_who_asks_again_after_each_reply_has_every_second_batch(kinds):
+    """Whatever kinds another's thousand are of, who comes back is before who was answered since."""
+    made = line(*(("bob", kind, 40.0, i) for i in range(300) for kind in kinds))
+    batch(made)
+    loop = asyncio.new_event_loop()
+    for _ in range(6):
+        made.add(Place("anna", "plain", 1.0, "anna's", loop.create_future()))
+        assert "anna's" in batch(made)
+        assert "anna's" not in batch(made)  # it begins before her reply leaves
+    loop.close()
+
+
 def test_a_batch_weighs_so_much_at_most_unless_one_question_does():
     """What one person adds to it is capped at half."""
     made = line(*((who, "plain", 10.0, f"{who}{i}") for who in "abc" for i in range(5)))
@@ -320,7 +351,7 @@ def test_while_others_are_about_one_persons_dear_questions_make_no_long_batch():
     made.add(Place("anna", "plain", 1.0, "a", loop.create_future()))
     loop.close()
     sizes = [len(batch(made)) for _ in range(beats.ABOUT + 4)]
-    assert sizes[:2] == [beats.AMONG_OTHERS // 8, 1]  # kinds take turns
+    assert sizes[:2] == [1, beats.AMONG_OTHERS // 8]  # she was not answered yet
     assert set(sizes[2 : beats.ABOUT]) == {beats.AMONG_OTHERS // 8}
     assert sizes[-1] == beats.ALONE // 8
 
@@ -407,3 +438,25 @@ def test_a_batch_that_fails_is_heard_of_by_all_in_it():
 
     bad, good = asyncio.run(main())
     assert (type(bad), good) == (RuntimeError, "good")
+
+
+# ---- what is stored -------------------------------------------------------------------------
+
+
+def test_stored_answers_are_laid_out_at_the_same_moment_as_new_ones():
+    """The time for a scan is waited for whether one is needed or not."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", UserWarning)
+        db = sulq.open(people(50), schema=SCHEMA, epsilon=1, delta=1e-6, queries=9)
+    orders, seen = [Order(db.question(sulq.Query(where="secret")))], []
+
+    class Watch:
+        def begin(self, known):
+            seen.append([None if one is None else one.value for one in known])
+
+        def end(self):
+            seen.append("end")
+
+    (first,), (again,) = (db.answer_all(orders, timing=Watch()) for _ in range(2))
+    assert first.value == again.value
+    assert seen == [[None], "end", [first.value], "end"]

@@ -33,10 +33,12 @@ from sulq.questions.check import CheckedQuery
 from sulq.questions.people_view import PeopleRows
 from sulq.sources.postgres import Address, connect, driver, first_look, reach, snapshot
 from sulq.sources.postgres_catalog import (
+    Look,
     Stored,
     contents_of,
     declared_contents_of,
     find_relation,
+    untouched,
     version_of,
 )
 from sulq.sources.source import Source, bind
@@ -151,10 +153,6 @@ class PostgresEngine(SqlEngine):
         """Let go of the server."""
         self._clean()
 
-    def hold(self, wanted: bool | None = None) -> bool:
-        """They are read where they are."""
-        return False
-
     def beside(self) -> PostgresEngine:
         """The same rows over a connection of its own, made when it is needed."""
         twin = copy.copy(self)
@@ -188,10 +186,16 @@ class PostgresEngine(SqlEngine):
             return contents_of(self._connection, self._relation, self.schema.names)
 
     @without_words
-    def declared_contents(self) -> str:
-        """The last of `contents` alone, which takes a fraction of the time."""
+    def declared_contents(self) -> tuple[str, Look | None]:
+        """The last of `contents` alone, which takes a fraction of the time; and for `untouched`."""
         with self._looking():
             return declared_contents_of(self._connection, self._relation, self.schema.names)
+
+    @without_words
+    def untouched(self, look: Look, numbers: range) -> bool:
+        """Has none of these transactions, which ended since, written to the rows of `look`?"""
+        with self._looking():
+            return untouched(self._connection, self._relation, look, numbers)
 
     @contextmanager
     def _looking(self) -> Iterator[None]:

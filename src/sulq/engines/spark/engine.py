@@ -187,9 +187,9 @@ class SparkEngine(SqlEngine):
         whole, part = (json.dumps([*columns, rows, found]) for columns, found in names)
         return whole, part
 
-    def declared_contents(self) -> str:
-        """The last of `contents` alone."""
-        return self.contents()[-1]
+    def declared_contents(self) -> tuple[str, None]:
+        """The last of `contents` alone. Nothing less would tell that rows are the same."""
+        return self.contents()[-1], None
 
     def _hash(self, names: list[str]) -> str:
         """The sum of a hash of every row, whatever their order; NULL has a place in it."""
@@ -228,10 +228,6 @@ class SparkEngine(SqlEngine):
             if _from_outside(str(error)):
                 raise ScanStopped from None
             raise ScanFailed(error) from None
-
-    def hold(self, wanted: bool | None = None) -> bool:
-        """They are read where they are."""
-        return False
 
     def beside(self) -> SparkEngine:
         """The same rows under a tag of its own: a cluster runs jobs side by side."""

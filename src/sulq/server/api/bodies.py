@@ -57,6 +57,12 @@ Programs = Field(
 )
 
 
+Define = Field(
+    None,
+    max_length=MAX_SOURCE,
+    description="Row functions that it calls, as Python text. It is read, never run.",
+    examples=["def old(age):\n    return age > 65"],
+)
 Most = Field(
     None,
     ge=0,
@@ -73,16 +79,9 @@ class Ask(Body):
     )
     share: bool = Field(True, description="Measure counts together where cheaper.")
     together: bool = Field(False, description="The list is one question of the ledger.")
+    define: str | None = Define
     programs: list[str] | None = Programs
     most_micro: int | None = Most
-
-
-Define = Field(
-    None,
-    max_length=MAX_SOURCE,
-    description="Row functions that the SELECT calls, as Python text. It is read, never run.",
-    examples=["def old(age):\n    return age > 65"],
-)
 
 
 class Sql(Body):
@@ -100,7 +99,6 @@ class ToPrice(Ask):
     """What to price: a query, a list of them, or a SELECT."""
 
     sql: str | None = Field(None, max_length=100_000)
-    define: str | None = Define
 
 
 class Sizes(Body):

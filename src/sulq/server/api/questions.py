@@ -14,6 +14,7 @@ from sulq.database import Database
 from sulq.errors import LimitReached, QueryNotAllowed
 from sulq.expressions.program import received
 from sulq.expressions.row_function import expand, row_functions
+from sulq.questions.defined_columns import all_written_out
 from sulq.questions.question import Question
 from sulq.server.api import bodies as models
 from sulq.server.api import replies
@@ -132,19 +133,26 @@ def _asked(here: DatasetCaller, body: models.Ask) -> Callable[[Database], Questi
         raise QueryNotAllowed(f"the body: want exactly one of {names}. Nothing was charged.")
     if isinstance(body, models.ToPrice) and body.sql is not None:
         return partial(_select, body.sql, body.define)
+    said_in = partial(_query, define=body.define)
     if body.query is not None:
         one = body.query
         _check_values([one])
-        return lambda db: db.question(Query.from_json(one))
+        return lambda db: db.question(said_in([one])[0])
     many, most = body.queries or [], here.services.settings.batch
     if not 1 <= len(many) <= most:
         raise LimitReached(
             f"queries: {len(many):,} in one request, want 1 to {most:,}. Nothing was charged."
         )
     _check_values(many)
-    return lambda db: db.question(
-        [Query.from_json(q) for q in many], share=body.share, together=body.together
-    )
+    return lambda db: db.question(said_in(many), share=body.share, together=body.together)
+
+
+def _query(said: list[dict[str, Any]], define: str | None) -> list[Query]:
+    """Queries as they were sent, with the functions that came with them written out."""
+    found = [Query.from_json(query) for query in said]
+    if define is None:
+        return found
+    return all_written_out(found, tuple(row_functions(define, "define").values()))
 
 
 def _select(text: str, define: str | None, db: Database) -> Question:

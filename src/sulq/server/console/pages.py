@@ -112,9 +112,9 @@ def environment() -> Environment:
         trim_blocks=True, lstrip_blocks=True, auto_reload=False,
     )  # fmt: skip
     made.filters |= {
-        "queries": queries, "number": number, "when": when, "wrapped": wrapped,
-        "percent": percent, "rounded": rounded, "bytes": size, "seconds": seconds,
-        "give_or_take": with_error, "sentences": sentences, "one_in": one_in,
+        "queries": queries, "number": number, "thousands": thousands, "when": when,
+        "wrapped": wrapped, "percent": percent, "rounded": rounded, "bytes": size,
+        "seconds": seconds, "give_or_take": with_error, "sentences": sentences, "one_in": one_in,
     }  # fmt: skip
     made.globals |= {"png": find_spec("resvg_py") is not None}  # sulq[plot]
     made.globals |= {"asset": asset, "notices": NOTICES}
@@ -129,6 +129,11 @@ def warm() -> None:
 
 
 # ---- as people read them --------------------------------------------------------------------
+
+
+def thousands(text: str) -> str:
+    """What was typed; 200,000 where that is a long whole number."""
+    return f"{int(text):,}" if text.isascii() and text.isdecimal() and len(text) < 20 else text
 
 
 def number(value: Any) -> str:

@@ -16,35 +16,43 @@ LONGEST_SECONDS = 20.0  # that anyone waits to be refused
 CROWD, CROWD_SECONDS = 5, 2.0  # refusals for sending too much, and in what time
 
 
-class Rate:
+class Buckets:
     """Token buckets: `burst` at once, `rate` a second in the long run."""
 
-    def __init__(self, rate: float, burst: int) -> None:
+    def __init__(self, rate: float, burst: float) -> None:
         self._rate = rate
         self._burst = float(burst)
-        self._buckets: OrderedDict[Hashable, tuple[float, float]] = OrderedDict()
+        self._kept: OrderedDict[Hashable, tuple[float, float]] = OrderedDict()
+
+    def _left(self, who: Hashable) -> float:
+        now = time.monotonic()
+        left, since = self._kept.get(who, (self._burst, now))
+        return min(self._burst, left + (now - since) * self._rate)
+
+    def spend(self, who: Hashable, much: float) -> None:
+        """Take so much out of this person's, below nothing too."""
+        self._kept[who] = self._left(who) - much, time.monotonic()
+        self._kept.move_to_end(who)
+        while len(self._kept) > REMEMBERED:
+            self._kept.popitem(last=False)
+
+
+class Rate(Buckets):
+    """How many requests one person may send."""
 
     def take(self, who: Hashable, much: float = 1.0) -> None:
         """One more request, or as much as several; LimitReached if it is too much.
 
         What is more than a whole burst waits for a full bucket and empties it.
         """
-        much, tokens = min(much, self._burst), self._tokens(who)
-        if tokens < much:
-            raise too_many(self._rate, (much - tokens) / self._rate)
-        self._buckets[who] = (tokens - much, time.monotonic())
-        self._buckets.move_to_end(who)
-        while len(self._buckets) > REMEMBERED:
-            self._buckets.popitem(last=False)
-
-    def _tokens(self, who: Hashable) -> float:
-        now = time.monotonic()
-        tokens, since = self._buckets.get(who, (self._burst, now))
-        return min(self._burst, tokens + (now - since) * self._rate)
+        much, left = min(much, self._burst), self._left(who)
+        if left < much:
+            raise too_many(self._rate, (much - left) / self._rate)
+        self.spend(who, much)
 
     def wait(self, who: Hashable) -> float:
         """The seconds until one more request would be let through; nothing is taken."""
-        return max(1.0 - self._tokens(who), 0.0) / self._rate
+        return max(1.0 - self._left(who), 0.0) / self._rate
 
 
 def too_many(rate: float, wait: float) -> LimitReached:
@@ -160,35 +168,18 @@ class AtOnce:
                 del self._now[who]
 
 
-class Meter:
+class Meter(Buckets):
     """How many seconds of this machine one person's questions may take to read.
 
     What a question takes is known afterwards: whoever has used up more than is there waits.
     """
 
-    def __init__(self, share: float, burst: float) -> None:
-        self._share = share  # seconds of each second, in the long run
-        self._burst = burst  # seconds at once
-        self._used: OrderedDict[Hashable, tuple[float, float]] = OrderedDict()
-
     def check(self, who: Hashable) -> None:
         """LimitReached if this person's seconds are used up."""
         left = self._left(who)
         if left <= 0:
-            wait = -left / self._share
+            wait = -left / self._rate
             raise LimitReached(
                 "your questions took too long to read. Nothing was charged.\n"
                 f"Ask again in {max(wait, 0.1):.2g} seconds, or shorter ones.", wait,
             )  # fmt: skip
-
-    def spend(self, who: Hashable, seconds: float) -> None:
-        """A question of this person took so long."""
-        self._used[who] = self._left(who) - seconds, time.monotonic()
-        self._used.move_to_end(who)
-        while len(self._used) > REMEMBERED:
-            self._used.popitem(last=False)
-
-    def _left(self, who: Hashable) -> float:
-        now = time.monotonic()
-        left, since = self._used.get(who, (self._burst, now))
-        return min(self._burst, left + (now - since) * self._share)

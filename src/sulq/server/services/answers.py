@@ -195,7 +195,7 @@ class Answers:
         request_id: str | None, form: str = "", most: int | None = None,
     ) -> bytes:  # fmt: skip
         """The reply to a question, when its batch closes; at most so much is charged for it."""
-        who = principal.person
+        who, came = principal.person, self._clock.now()
         check_open(record)
         dataset = await self.dataset(record)
         db = dataset.db.as_analyst(who.in_ledger)
@@ -211,8 +211,9 @@ class Answers:
                 async with self._within_cap(principal, db, question, most) as most:
                     asked = Asked(principal, record, db, question, request_id, form, work, most)
                     reply: bytes = await beat.ask(
-                        who.id, kind, weight, asked, shape=work.shape or None, begins=begins
-                    )
+                        who.id, kind, weight, asked, shape=work.shape or None, begins=begins,
+                        came=came,
+                    )  # fmt: skip
                 await self._delay(dataset, work, question)
                 return reply
         except SourceChanged:

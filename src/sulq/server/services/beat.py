@@ -2,6 +2,9 @@
 period, and its replies leave together at the end. The next one may begin when the time for its scan
 is over.
 
+A question counts from the moment it came, not from when it was read: one that was read before is
+read quicker, and would leave earlier.
+
 Who is in a batch, when it begins and how long it lasts follow from what was asked and when, never
 from rows. Persons take turns for the places of a batch, and so do the cheap and the dear kinds of
 questions, each in batches of its own. Without a period replies leave as soon as they are there.
@@ -11,7 +14,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import Counter, OrderedDict, deque
-from collections.abc import Awaitable, Callable, Hashable, Iterator, Sequence
+from collections.abc import Awaitable, Callable, Hashable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any, Generic, TypeVar
@@ -24,7 +27,7 @@ MAX_EACH = 16  # of one person, of those
 MAX_WEIGHT = 64.0  # of a batch, in plain counts; a question that weighs more is alone
 ALONE, AMONG_OTHERS = MAX_WEIGHT / 2, 20.0  # of one person; with others about it is less,
 ABOUT = 16  # batches after which who has asked nothing more is not about
-QUIET_SECONDS = 0.002  # without another question, after which a batch begins,
+QUIET_SECONDS = 0.003  # after the last question came, in which it is read and others may come,
 GATHER_SECONDS = 0.02  # or after this, if they do not stop coming
 STEP_SECONDS = 0.001
 
@@ -54,12 +57,17 @@ class Place(Generic[Asked]):
 
 
 class Line(Generic[Asked]):
-    """Those who wait: kinds take turns, and within a kind persons do."""
+    """Those who wait: whoever was answered longest ago is next, with the others of that kind.
+
+    Of one person's questions of several kinds, the kind that was answered longest ago is.
+    """
 
     def __init__(self) -> None:
         self._kinds: OrderedDict[str, OrderedDict[Hashable, deque[Place[Asked]]]] = OrderedDict()
         self._batches = 0  # so far,
-        self._about: OrderedDict[Hashable, int] = OrderedDict()  # and when each asked last
+        self._about: OrderedDict[Hashable, int] = OrderedDict()  # and when each asked last,
+        self._answered: OrderedDict[Hashable, int] = OrderedDict()  # or was in one,
+        self._taken: dict[str, int] = {}  # and when there was one of each kind
 
     def __len__(self) -> int:
         return sum(len(own) for kind in self._kinds.values() for own in kind.values())
@@ -100,8 +108,9 @@ class Line(Generic[Asked]):
     def batch(self) -> list[Place[Asked]]:
         """The next batch: of one kind, persons in turn, each with so many at most."""
         self._batches += 1
-        kind = next(iter(self._kinds))
-        self._kinds.move_to_end(kind)
+        kind, waiting = self._next()
+        self._kinds[kind] = waiting
+        self._taken[kind] = self._batches
         taken: list[Place[Asked]] = []
         shapes: set[Hashable] = set()
         weights: dict[Hashable, float] = {}
@@ -124,7 +133,28 @@ class Line(Generic[Asked]):
             weights[who], counts[who] = own + adds, counts.get(who, 0) + 1
             persons.move_to_end(who)
             self._tidy(kind, who)
+        self._note(counts)
         return taken
+
+    def _next(self) -> tuple[str, OrderedDict[Hashable, deque[Place[Asked]]]]:
+        """The kind of the next batch, and who waits with such, the longest unanswered first.
+
+        Who asks again when a reply has come finds others in the line who were answered since.
+        """
+        persons = {
+            kind: sorted((self._answered.get(who, 0), i, who) for i, who in enumerate(waiting))
+            for kind, waiting in self._kinds.items()
+        }
+        kind = min(persons, key=lambda kind: (persons[kind][0][0], self._taken.get(kind, 0)))
+        return kind, OrderedDict((who, self._kinds[kind][who]) for _, _, who in persons[kind])
+
+    def _note(self, persons: Iterable[Hashable]) -> None:
+        """These were in a batch; who was in none of late is as if they never were."""
+        for who in persons:
+            self._answered[who] = self._batches
+            self._answered.move_to_end(who)
+        while next(iter(self._answered.values()), self._batches) < self._batches - ABOUT:
+            self._answered.popitem(last=False)
 
 
 class Beat(Generic[Asked]):
@@ -183,7 +213,7 @@ class Beat(Generic[Asked]):
 
     async def ask(
         self, who: Hashable, kind: str, weight: float, asked: Asked, *, shape: Hashable = None,
-        begins: float = 0.0,
+        begins: float = 0.0, came: float | None = None,
     ) -> Any:  # fmt: skip
         """The outcome for this one, when its batch closes; raised if it is an error."""
         if len(self._line) >= self._queue:
@@ -194,7 +224,7 @@ class Beat(Generic[Asked]):
         loop = asyncio.get_running_loop()
         place = Place(who, kind, weight, asked, loop.create_future(), shape, begins)
         if not self._line.has_share(who):
-            self._last = self._clock.now()
+            self._last = max(self._last, self._clock.now() if came is None else came)
         self._line.add(place)
         giving_up = loop.call_later(self._wait_seconds, self._give_up, place)
         if self._running is None:
@@ -223,33 +253,37 @@ class Beat(Generic[Asked]):
                 doing = self._between()
                 if doing is not None:
                     await asyncio.wait({doing})
-                await self._gather()
+                start = await self._gather()
                 if self._line:
-                    await self._answer(self._line.batch())
+                    await self._answer(self._line.batch(), start)
         finally:
             self._running = None
 
-    async def _gather(self) -> None:
-        """Wait until nobody else is just coming, for a moment at most.
+    async def _gather(self) -> float:
+        """Wait until nobody else is just coming, for a moment at most. Gives when that was.
 
         Whoever has questions enough for a batch is not waited for, however many more they send.
         """
-        if self._window([]) is None:
-            return
         clock = self._clock
+        if self._window([]) is None:
+            return clock.now()
         latest = clock.now() + GATHER_SECONDS
         while (now := clock.now()) < latest and len(self._line) < MAX_BATCH:
             coming = not all(map(self._line.has_share, self._coming))
-            if not coming and now - self._last >= QUIET_SECONDS:
-                return
-            await clock.until(now + STEP_SECONDS)
+            quiet = self._last + QUIET_SECONDS
+            if not coming and now >= quiet:
+                return max(quiet, now - STEP_SECONDS)
+            await clock.until(now + STEP_SECONDS if coming else min(quiet, latest))
+        return clock.now()
 
-    async def _answer(self, batch: list[Place[Asked]]) -> None:
+    async def _answer(self, batch: list[Place[Asked]], start: float) -> None:
         """Answer a batch; returns when the next one may begin.
 
         That is when the time of its scan is over. What it gave is stored and said meanwhile.
         """
         window = self._window(batch)
+        if window is not None:
+            window.start = start
         work = self._work([place.asked for place in batch], window)
         if window is None:
             await self._reply(batch, work)
@@ -276,7 +310,7 @@ class Beat(Generic[Asked]):
         late: bool,
     ) -> None:  # fmt: skip
         """Let replies leave when the period is over."""
-        await self._clock.until(window.closes)
+        await self._clock.exactly(window.closes)
         if late:
             if self._late is not None:
                 said = await self._late([place.asked for place in batch], window)

@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import BinaryIO
 
 from sulq.errors import LimitReached, NotFound, Refused, SchemaError, SulqError
+from sulq.ledger.seal import sync_folder
 from sulq.server.services.allowed_sources import Sources
 from sulq.server.services.people import Person
 from sulq.server.services.settings import Settings
@@ -113,7 +114,7 @@ class Upload:
             os.link(self.path, place)  # unlike a rename, it replaces nothing
         except FileExistsError:
             raise _taken(self.path.name) from None
-        _sync(place.parent)
+        sync_folder(place.parent)
         return place
 
     def clear(self) -> None:
@@ -132,11 +133,3 @@ def _clear(folder: Path) -> None:
         with suppress(OSError):
             if time.time() - part.stat().st_mtime > OLD_SECONDS:
                 shutil.rmtree(part, ignore_errors=True)
-
-
-def _sync(folder: Path) -> None:
-    opened = os.open(folder, os.O_RDONLY)
-    try:
-        os.fsync(opened)
-    finally:
-        os.close(opened)

@@ -12,10 +12,15 @@ import asyncio
 import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import Any
 
+AHEAD_SECONDS = 0.002  # before a moment that is waited for exactly, in which a thread does
 STOP_SHARE = 0.8  # of a period, after which a scan is stopped that nobody will wait for
+
+
+_ALARMS = ThreadPoolExecutor(4, thread_name_prefix="sulq-alarm")  # threads that only sleep
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,6 +41,16 @@ class Clock:
     async def until(self, moment: float) -> None:
         """Wait for this moment, in the event loop."""
         await asyncio.sleep(max(moment - self.now(), 0.0))
+
+    async def exactly(self, moment: float) -> None:
+        """Wait for this moment, to a tenth of a millisecond.
+
+        An event loop counts whole milliseconds from whatever it was woken for last.
+        """
+        await self.until(moment - AHEAD_SECONDS)
+        left = moment - self.now()
+        if left > 0:
+            await asyncio.get_running_loop().run_in_executor(_ALARMS, time.sleep, left)
 
     def hold(self, moment: float, stopping: threading.Event) -> None:
         """Wait for this moment, in a thread; no longer if the server stops."""

@@ -380,7 +380,7 @@ for (const field of document.querySelectorAll("input[data-slide]")) {
   const whole = field.name === "queries" || field.name === "rows";
   slider.addEventListener("input", () => {
     const x = Number((10 ** slider.valueAsNumber).toPrecision(2));
-    field.value = whole ? Math.max(1, Math.round(x)) : x < 1e-6 ? x.toExponential() : String(x);
+    field.value = whole ? Math.max(1, Math.round(x)).toLocaleString("en") : x < 1e-6 ? x.toExponential() : String(x);
   });
   field.addEventListener("input", follow);
   follow();
