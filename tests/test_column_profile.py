@@ -142,6 +142,27 @@ def test_quartiles_of_real_columns_lie_in_what_is_said(name):
     assert np.mean(held) >= 0.8
 
 
+def test_how_many_rows_people_have():
+    """Where a [unit] says whose rows are whose: its quartiles, and a comment in the draft."""
+    owners = [p for p in range(4000) for _ in range(1 + p % 4)]
+    rows = pa.table({"id": range(len(owners)), "who": owners, "x": [1.5] * len(owners)})
+    schema = {
+        "columns": {"id": {"key": True}, "who": {"type": "integer"}, "x": {"type": "number"}},
+        "unit": {"column": "who", "max_rows": 3},
+    }
+    db = opened(rows, schema, **FEW)
+    assert db.profile_price().queries <= 2  # x, and rows per person
+    found = db.profile()
+    assert [c.name for c in found.columns] == ["x"]
+    assert found.rows_per_person.range == (1, 6)
+    for between, right in zip(found.rows_per_person.quartiles, (1, 2, 3), strict=True):
+        assert between.low <= right < between.high
+    assert "nearly all at most 6" in found.draft()
+    assert Schema.load(tomllib.loads(found.draft())).unit == Schema.load(schema).unit
+    people = db.per_person({"n": "count(*)"})
+    assert people.profile(budget=1).rows_per_person is None
+
+
 @pytest.mark.parametrize("days", [1, 2, 60, 255, 256, 257, 12_000])
 def test_dates_of_any_range_have_a_profile(days):
     """Short ranges too: their cells rise, from the first day to the last."""

@@ -9,28 +9,31 @@ schema with the ends that were found.
 from __future__ import annotations
 
 import datetime
-import json
 import math
-import re
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from fractions import Fraction
 from typing import Any, Protocol
 
 from sulq.errors import QueryNotAllowed
 from sulq.expressions.quoting import quote
 from sulq.privacy.promise import Promise
+from sulq.profile_draft import Draft
 from sulq.questions.question import Question
+from sulq.questions.star_tables import is_of
 from sulq.sql.quantiles import Counts
 from sulq.values.answer import Answer
+from sulq.values.per_person import PerPerson
 from sulq.values.price import Price
 from sulq.values.query import Bins, Query, Strategy
 from sulq.values.schema import LARGEST, OTHER, Column, Schema, plain
+from sulq.values.star import TABLE
 
 QUARTILES = (0.25, 0.5, 0.75)
 CLEAR = 1.5  # standard deviations of noise up to which rows beyond an end are not missed
 BINS = 64  # of a declared range
 ROUND = [m * 10.0**j for j in range(-6, 16) for m in (1, 2, 5)]
+EACH = (1, 2, 3, 4, 5, 6, 8, 10, 12, 15, 20, 30, 50, 75, 100, 150, 200, 300, 500, 750, 1000)
 YEARS = tuple(datetime.date(year, 1, 1) for year in range(1850, 2101, 2))
 MAX_COLUMNS = 1000
 
@@ -45,6 +48,10 @@ class Asked(Protocol):
     @property
     def rows(self) -> int:
         """n, which is public."""
+        ...
+
+    def rows_of(self, query: Query) -> int:
+        """How many rows a query is about, by public columns alone."""
         ...
 
     def question(self, query: Sequence[Query], *, together: bool = False) -> Question:
@@ -122,31 +129,37 @@ class Profile:
     columns: tuple[ColumnProfile, ...]
     price: Price
     schema: Schema = field(repr=False)
+    rows_each: dict[str, ColumnProfile] = field(default_factory=dict)  # of a person, by table
 
     def __getitem__(self, name: str) -> ColumnProfile:
         return next(c for c in self.columns if c.name == name)
+
+    @property
+    def rows_per_person(self) -> ColumnProfile | None:
+        """How many rows a person has, where [unit] says whose rows are whose; of one table."""
+        return next(iter(self.rows_each.values()), None)
 
     def __str__(self) -> str:
         head = (
             f"{self.rows:,} rows, {len(self.columns)} columns, price {self.price}. 95% intervals."
         )
-        return "\n".join([head, *map(str, self.columns)])
+        return "\n".join([head, *map(str, (*self.columns, *self.rows_each.values()))])
 
     def to_json(self) -> dict[str, Any]:
         """Plain values."""
         columns = [c.to_json() for c in self.columns]
-        return {"rows": self.rows, "price_micro": self.price.micro, "columns": columns}
+        each = [c.to_json() for c in self.rows_each.values()]
+        said = {"rows_per_person": each} if each else {}
+        return {"rows": self.rows, "price_micro": self.price.micro, "columns": columns} | said
 
     def draft(self) -> str:
         """A schema as TOML: what was declared, and the ends that were found where none were."""
-        found = {c.name: c for c in self.columns}
-        blocks = [
-            "# What was declared, and ends that a profile found: noisy, and paid for by "
-            f"{self.price}.\n# A few rows may lie outside; they count as the nearer end."
-        ]
-        for column in self.schema.columns:
-            blocks.append("\n".join(_block(column, found.get(column.name))))
-        return "\n\n".join(blocks) + "\n"
+        ends = {c.name: c.range for c in self.columns if c.range is not None}
+        most = {
+            name: (c.quartiles[-1].high, c.range[1])
+            for name, c in self.rows_each.items() if c.quartiles and c.range is not None
+        }  # fmt: skip
+        return Draft(self.schema, ends, most).text(self.price)
 
 
 def profile(db: Asked, *, budget: Any = None) -> Profile:
@@ -167,7 +180,8 @@ class ProfilePlan:
     """What is asked about the columns of one table."""
 
     def __init__(self, db: Asked, budget: Any = None) -> None:
-        columns = [c for c in db.schema.columns if not c.key]
+        names = _names_of_rows(db.schema)
+        columns = [c for c in db.schema.columns if not c.key and c.name not in names]
         if not columns:
             raise QueryNotAllowed("profile: there is no column but the key.")
         if len(columns) > MAX_COLUMNS:
@@ -177,8 +191,13 @@ class ProfilePlan:
         self._db = db
         strategic = db.promise.noise == "gaussian" and db.pricing == "geometry"
         self._looks = [_look(c, strategic) for c in columns]
+        if db.schema.star is not None:
+            for look in self._looks:
+                look.where = is_of(db.schema.star.home(look.column.name) or db.schema.star.people)
+        self._each = _rows_of_each(db.schema, strategic)
         self.question = self._priced(None)
-        wanted = Fraction(len(columns)) if budget is None else _positive(budget)
+        asked = len(columns) + len(self._each)
+        wanted = Fraction(asked) if budget is None else _positive(budget)
         if db.promise.noise in ("gaussian", "laplace"):
             self.question = self._within(wanted)
         elif budget is not None:
@@ -187,7 +206,8 @@ class ProfilePlan:
             )
 
     def _priced(self, error: float | None) -> Question:
-        return self._db.question([look.query(error) for look in self._looks], together=True)
+        looks = (*self._looks, *self._each.values())
+        return self._db.question([look.query(error) for look in looks], together=True)
 
     def _within(self, wanted: Fraction) -> Question:
         """As exact as so many queries pay for, and no dearer: prices are rounded up."""
@@ -204,24 +224,52 @@ class ProfilePlan:
 
     def read(self, answers: list[Answer]) -> Profile:
         """What the answers say."""
+        looks = (*self._looks, *self._each.values())
+        sizes = {
+            of: self._db.rows if of == Query() else self._db.rows_of(of)
+            for of in {look.of for look in looks}
+        }
         found = [
-            look.read(answer, self._db.rows)
-            for look, answer in zip(self._looks, answers, strict=True)
-        ]
-        return Profile(self._db.rows, tuple(found), self.question.price, self._db.schema)
+            look.read(answer, sizes[look.of])
+            for look, answer in zip(looks, answers, strict=True)
+        ]  # fmt: skip
+        columns, each = found[: len(self._looks)], found[len(self._looks) :]
+        rows = dict(zip(self._each, each, strict=True))
+        return Profile(self._db.rows, tuple(columns), self.question.price, self._db.schema, rows)
 
 
 # ---- kinds of columns ---------------------------------------------------------------------------
 
 
-class _Listed:
+class _Look:
+    """What is asked about one column, and of which rows: all, those of a table, or people."""
+
+    column: Column
+    where: str | None = None
+    people: PerPerson | None = None
+
+    @property
+    def of(self) -> Query:
+        """The rows alone, whose number is public."""
+        return Query(where=self.where, per_person=self.people)
+
+    def query(self, error: Any) -> Query:
+        """The question."""
+        raise NotImplementedError
+
+    def read(self, answer: Answer, rows: int) -> ColumnProfile:
+        """What its answer says of so many rows."""
+        raise NotImplementedError
+
+
+class _Listed(_Look):
     """A column whose declared values are counted."""
 
     def __init__(self, column: Column) -> None:
         self.column = column
 
     def query(self, error: Any) -> Query:
-        return Query(by=(quote(self.column.name),), error=error)
+        return replace(self.of, by=(quote(self.column.name),), error=error)
 
     def read(self, answer: Answer, rows: int) -> ColumnProfile:
         reach = answer.spread(0.95)
@@ -233,14 +281,16 @@ class _Listed:
         return ColumnProfile(self.column.name, self.column.type, missing, shares=shares)
 
 
-class _Text:
+class _Text(_Look):
     """A text: only whether it is there can be asked without knowing its words."""
 
     def __init__(self, column: Column) -> None:
         self.column = column
 
     def query(self, error: Any) -> Query:
-        return Query(where=f"{quote(self.column.name)} is null", error=error)
+        missing = f"{quote(self.column.name)} is null"
+        where = missing if self.where is None else f"{missing} AND {self.where}"
+        return Query(where=where, error=error)
 
     def read(self, answer: Answer, rows: int) -> ColumnProfile:
         off = answer.spread(0.95) * answer.stds[0][0]
@@ -249,7 +299,7 @@ class _Text:
         )
 
 
-class _Scale:
+class _Scale(_Look):
     """A number or a date, by cells that hold every value there can be."""
 
     def __init__(self, column: Column, edges: Sequence[Any], strategic: bool) -> None:
@@ -259,7 +309,8 @@ class _Scale:
 
     def query(self, error: Any) -> Query:
         values = Strategy(("prefixes",)) if self.strategic else ("1",)
-        return Query(values, by=(Bins(quote(self.column.name), self.edges),), error=error)
+        by = (Bins(quote(self.column.name), self.edges),)
+        return replace(self.of, values=values, by=by, error=error)
 
     def read(self, answer: Answer, rows: int) -> ColumnProfile:
         import numpy as np
@@ -283,7 +334,36 @@ class _Scale:
         return ColumnProfile(name, kind, missing, (self.edges[first], self.edges[last]), quartiles)
 
 
-def _look(column: Column, strategic: bool) -> _Listed | _Text | _Scale:
+class _RowsEach(_Scale):
+    """How many rows each person has, of people who have some."""
+
+    def __init__(self, said: str, where: str | None, strategic: bool) -> None:
+        super().__init__(Column("rows", "integer", 0, EACH[-1], nullable=False), EACH, strategic)
+        self._said = said
+        self.people = PerPerson((("rows", f"least(count(*), {EACH[-1]})"),), where)
+
+    def read(self, answer: Answer, rows: int) -> ColumnProfile:
+        return replace(super().read(answer, rows), name=self._said)
+
+
+def _rows_of_each(schema: Schema, strategic: bool) -> dict[str, _RowsEach]:
+    """What is asked about how many rows a person has: of the table, or of each one with events."""
+    if schema.unit is None or (schema.star is None and schema.unit.max_rows == 1):
+        return {}
+    if schema.star is None:
+        return {"": _RowsEach("rows per person", None, strategic)}
+    events = [t for t in schema.star.tables if t.max_rows is not None]
+    return {t.name: _RowsEach(f"{t.name} per person", is_of(t), strategic) for t in events}
+
+
+def _names_of_rows(schema: Schema) -> set[str]:
+    """Columns that say whose row it is and which: they are public, and tell nothing else."""
+    names = set() if schema.unit is None else {schema.unit.column, TABLE}
+    tables = () if schema.star is None else schema.star.tables
+    return names | {schema.star.stacked(t, t.key) for t in tables if schema.star is not None}
+
+
+def _look(column: Column, strategic: bool) -> _Look:
     if column.listed is not None:
         return _Listed(column)
     if column.type == "text":
@@ -346,23 +426,3 @@ def _said(value: Any) -> str:
     if value is None:
         return OTHER
     return f"{value:,g}" if isinstance(value, int | float) else str(value)
-
-
-def _block(column: Column, found: ColumnProfile | None) -> list[str]:
-    """One column as TOML."""
-    simple = re.fullmatch("[A-Za-z0-9_-]+", column.name)
-    lines = [f"[columns.{column.name if simple else json.dumps(column.name)}]"]
-    for name, value in column.to_json().items():
-        date = isinstance(value, str) and name in ("low", "high")
-        lines.append(f"{name} = {value if date else json.dumps(value, ensure_ascii=False)}")
-    if found is not None and found.range is not None and not column.bounded:
-        low, high = found.range
-        lines.append(f"low = {_toml(low)}  # found")
-        lines.append(f"high = {_toml(high)}  # found")
-    return lines
-
-
-def _toml(value: Any) -> str:
-    if isinstance(value, float) and value.is_integer() and abs(value) < 1e15:
-        return str(int(value))
-    return value.isoformat() if isinstance(value, datetime.date) else str(value)

@@ -189,7 +189,7 @@ class CommonQuestions:
 
     @property
     def _select(self) -> Select:
-        return Select(self.schema, self.name)
+        return Select(self.schema, self._planner.table)
 
     def histogram(
         self, column: str, bins: int | Sequence[Any] | None = None, where: str | None = None, *,

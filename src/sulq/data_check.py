@@ -17,8 +17,9 @@ from sulq.engines.scan_progress import watched
 from sulq.errors import Refused
 from sulq.expressions.quoting import quote, text
 from sulq.sources.source import FILES, Source, open_source
+from sulq.sources.star_source import star_source
 from sulq.sources.text_values import typed
-from sulq.values.schema import Column, Schema
+from sulq.values.schema import Column, Schema, Star
 
 HALF_READ = 0.05  # of a Boolean: N reads as false and J as nothing, so that nothing is ever true
 BAD = 0.5  # a share of unreadable values from which on a declaration is taken to be wrong
@@ -143,6 +144,9 @@ def check_data(
     from sulq.engines.duckdb import DuckDBEngine
 
     opened = source if isinstance(source, Source) else open_source(source, table)
+    star = Schema.load(schema).star
+    if star is not None:
+        return _of_tables(opened, Schema.load(schema), star, progress)
     if opened.kind not in (*FILES, "arrow"):
         store = "a store has lost what did not fit when it was written. Check the file it is from."
         elsewhere = (
@@ -161,6 +165,26 @@ def check_data(
         return DataCheck(engine.rows, tuple(fits))
     finally:
         engine.close()
+
+
+def _of_tables(
+    opened: Source, schema: Schema, star: Star, progress: Callable[[float], None] | None
+) -> DataCheck:
+    """The same of each table of a schema that has several, columns under their tables' names."""
+    star_source(opened, schema)  # refuses what has not all of them
+    rows, fits = 0, []
+    for t in star.tables:
+        if opened.kind == "duckdb":
+            part = replace(opened, table=t.source)
+        elif opened.path is not None:
+            part = star_source(opened, schema).frame[t.source]
+        else:
+            part = open_source(opened.frame[t.source])
+        own = Schema((replace(star.person, name=t.person), *t.columns), file=schema.file)
+        found = check_data(part, own, None, progress)
+        rows += found.rows
+        fits += [replace(c, name=f"{t.name}.{c.name}") for c in found.columns]
+    return DataCheck(rows, tuple(fits))
 
 
 def _found(engine: Any, name: str, looks: list[_Look]) -> Iterator[ColumnFit]:

@@ -309,6 +309,16 @@ class Database(CommonQuestions):
         view.schema = view._planner.schema
         return view
 
+    def table(self, name: str) -> Database:
+        """The rows of one of the schema's [tables]: its columns, and beside events those of people.
+
+        Without it questions are about the table of people; SQL names the tables itself.
+        """
+        view = copy.copy(self)
+        view._planner = self._planner.of_table(name)
+        view.schema = view._planner.schema
+        return view
+
     def as_analyst(self, name: str) -> Database:
         """The same database, asked by one analyst: charged by that name, within its allotment."""
         view = copy.copy(self)
@@ -347,7 +357,7 @@ class Database(CommonQuestions):
     @property
     def rows(self) -> int:
         """n, which is public."""
-        if self._planner.of_people:
+        if self._planner.of_some_rows:
             return self.rows_of(Query())
         return self._pipeline.engine.rows
 

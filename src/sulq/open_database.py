@@ -27,9 +27,11 @@ from sulq.privacy.pricing import PRICINGS
 from sulq.privacy.promise import Promise
 from sulq.programs.library import FUEL
 from sulq.progress import show
-from sulq.questions.check import several_rows
+from sulq.questions.check import check, several_rows
 from sulq.questions.programs_used import check_switch, know_programs
 from sulq.sources.source import Source, open_source, settled
+from sulq.sources.star_source import star_source
+from sulq.values.query import Query
 from sulq.values.schema import Schema
 
 if TYPE_CHECKING:
@@ -89,7 +91,7 @@ def open(
     if promise is None and audit is None:
         stated = _recorded(where, stated, shared)
         promise, pricing = _promise(stated), stated["pricing"]
-    declared = _declared(schema, source, found)
+    found = star_source(found, declared := _declared(schema, source, found))
     running = open_engine(found, declared, engine, show("scanning"), programs)
     if audit is not None:
         bound = audit.bound(running)
@@ -207,9 +209,18 @@ def _about(promise: Promise, running: Engine, group: Any) -> Promise:
     """The promise with the one it protects; warn where these rows are too few for it."""
     _check_group(promise, group)
     promise = _subject(promise, running.schema)
-    _warn_of_delta(promise, running.rows)
-    _warn_of_noise(promise, running.rows)
+    rows = _people_in(running)
+    _warn_of_delta(promise, rows)
+    _warn_of_noise(promise, rows)
     return promise
+
+
+def _people_in(running: Engine) -> int:
+    """n: rows, or people where there are several tables. Public."""
+    if running.schema.star is None:
+        return running.rows
+    counted = check(Query(), running.schema, "gaussian", "beliefs")
+    return int(running.sums([counted])[0][0][0])
 
 
 def _subject(promise: Promise, schema: Schema) -> Promise:
@@ -320,7 +331,10 @@ def encode(
         "ledger": os.path.relpath(Path(where).resolve(), out.parent),
         "fingerprint": Guard(found, Seal.open(where)).fingerprint,
     }
-    DuckDBEngine.write_store(found, _declared(schema, source, found), out, facts)
+    declared = _declared(schema, source, found)
+    if declared is not None and declared.star is not None:
+        raise SchemaError("encode: a store has one table, and the schema several. Encode none.")
+    DuckDBEngine.write_store(found, declared, out, facts)
     Seal.open(where).vouch(out)
     return out
 
@@ -393,6 +407,7 @@ def refresh(
             "a ledger of their own, if nobody can take one for the other."
         )
     declared = Schema.load(schema if schema is not None else book.terms["schema"])
+    found = star_source(found, declared)
     running = open_engine(found, declared, engine, show("scanning"))
     guard = guard_of(found, running, seal)
     promise, pricing = begun_with(book)

@@ -20,7 +20,9 @@ from sulq.questions.joint_price import priced_together
 from sulq.questions.partitions import histogram_axis
 from sulq.questions.people_view import PeopleView, people_view
 from sulq.questions.programs_used import check_programs, with_time
+from sulq.questions.projection import Projection
 from sulq.questions.question import Bundle, Plan, Question, SharedPlan, listed
+from sulq.questions.star_tables import TableView
 from sulq.sql import ALL, Groupings, compile_statement
 from sulq.strategies.many_tables import Crosstabs, crosstabs, each_table
 from sulq.strategies.sharing import Shared, may_be_shared, share
@@ -32,7 +34,6 @@ from sulq.values.query import Query
 if TYPE_CHECKING:
     from sulq.ledger import Ledger
     from sulq.privacy.promise import Promise
-    from sulq.questions.projection import Projection
     from sulq.sql import Statement
     from sulq.values.answer import Answer
     from sulq.values.schema import Schema
@@ -47,7 +48,7 @@ class Planner:
 
     def __init__(
         self, schema: Schema, promise: Promise, pricing: str, name: str, ledger: Ledger | None,
-        view: Projection | PeopleView | None = None,
+        view: Projection | PeopleView | TableView | None = None,
         program_fuel: int | None = None, time_micro: int = 0,
     ) -> None:  # fmt: skip
         self._base = schema  # what the source has
@@ -68,13 +69,41 @@ class Planner:
         """Has each person one row here, in place of the table's own?"""
         return isinstance(self._view, PeopleView)
 
+    @property
+    def of_some_rows(self) -> bool:
+        """Is n another than the number of rows that are stored?"""
+        return self.of_people or self._base.star is not None
+
+    @property
+    def table(self) -> str:
+        """What a SELECT calls the rows that questions are about."""
+        if isinstance(self._view, TableView):
+            return self._view.table.name
+        return self._name if self._base.star is None else self._base.star.people.name
+
+    def of_table(self, name: str) -> Planner:
+        """The rows of one of several tables."""
+        return self.seen_as(lambda: TableView.of(name, self._base))
+
     def per_person(self, asked: PerPerson) -> Planner:
         """The same table with one row for each person."""
         if self.of_people:
             raise QueryNotAllowed("per_person: each person has one row already; ask the table.")
+        if isinstance(self._view, TableView):
+            asked = self._view.person_rows(asked)
+            return self._of_all_tables().seen_as(lambda: people_view(asked, self._base))
         return self.seen_as(lambda: people_view(asked, self._base))
 
-    def seen_as(self, view: Callable[[], Projection | PeopleView]) -> Planner:
+    def _of_all_tables(self) -> Planner:
+        """The same without the view of a table: a SELECT names its tables itself."""
+        made = Planner(
+            self._base, self._promise, self._pricing, self._name, self._ledger, None,
+            self.program_fuel, self.time_micro,
+        )  # fmt: skip
+        made.rows = self.rows
+        return made
+
+    def seen_as(self, view: Callable[[], Projection | PeopleView | TableView]) -> Planner:
         """The same table with a view's columns in place of its own."""
         found = view() if self._view is None else stacked(view, self._view)
         made = Planner(
@@ -117,6 +146,8 @@ class Planner:
         if isinstance(query, Marginals):
             return self._marginals(query, share)
         if isinstance(query, str):
+            if isinstance(self._view, TableView):
+                return self._of_all_tables()._question(query, share, together, older)
             statement = self.statement(query, older)
             if statement.per_person is None:
                 return self._of_statement(statement, share, older)
@@ -291,6 +322,8 @@ class Planner:
 
     def outputs(self, text: str) -> dict[str, tuple[Any, ...] | None]:
         """The columns that a SELECT gives: the labels a group may have, None for a number."""
+        if isinstance(self._view, TableView):
+            return self._of_all_tables().outputs(text)
         found = self.statement(text)
         if isinstance(found, Groupings):  # beside labels there is '(all)'
             return {o.name: (ALL,) if isinstance(o.by, int) else None for o in found.outputs}
@@ -339,7 +372,9 @@ class Planner:
         found = _small(*terms) if is_small(query) else check(*terms)
         check_programs(found, self.program_fuel)
         if isinstance(found.measurement, Discovery):
-            if self._view is not None:  # whose rows are not those that values are counted of
+            if self.of_people or isinstance(
+                self._view, Projection
+            ):  # whose rows are not those that values are counted of
                 raise QueryNotAllowed("discover: ask the table itself, not a view of it.")
             return ready(found, self._promise, self._pricing, self.rows)
         return found

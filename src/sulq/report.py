@@ -123,7 +123,7 @@ def report(ledger: Ledger, *, answers: bool = False, last: int | None = None) ->
             "half_width_95": promise.half_width(),
             "words": promise.explain(ledger.terms["rows"] or None).splitlines(),
         },
-        "columns": Schema.load(ledger.terms["schema"]).to_json()["columns"],
+        "columns": {c.name: c.to_json() for c in Schema.load(ledger.terms["schema"]).columns},
         "charges": charges,
         "budget": budget_of(ledger),
         "events": [

@@ -157,6 +157,7 @@ def test_python_sql_and_other_names_are_one_question():
         f"with p as ({PEOPLE}) select sum(visits) as s from p",
         "select sum(v) as s from (select person, least(greatest(count(*), 0), 4) as v from events "
         "group by 1) as t",
+        "select sum(v) as s from (select person, sum(1) as v from events group by 1) as t",
     ]
     for text in statements_:
         assert db.sql(text)["s"] == [pytest.approx(first.value)]

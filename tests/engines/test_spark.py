@@ -29,7 +29,7 @@ from attacks import degenerate
 from audit.harness import SCHEMA as AUDITED
 from audit.harness import audited, outcome
 from audit.harness import people as audited_people
-from engines import people_statements, test_people
+from engines import people_statements, star_statements, test_people, test_star
 from engines import test_contract as contract
 from engines import test_fuzz as fuzz
 from engines import test_programs as programs
@@ -53,12 +53,14 @@ from soak import in_soak, some, times
 
 import sulq
 from sulq.cli import demo_data
+from sulq.engines.open_engine import open_engine
 from sulq.engines.spark.engine import SparkEngine
 from sulq.engines.spark.writer import LONGEST, SparkWriter, called
 from sulq.expressions.parse import predicate
 from sulq.open_database import refresh
 from sulq.sources.source import open_source
 from sulq.sources.spark import PINNED, SparkRows, find_rows
+from sulq.sources.star_source import star_source
 from sulq.values.query import People
 from sulq.values.schema import Schema
 
@@ -259,6 +261,41 @@ def test_rows_of_people(session):
     engine = spark_engine(session, rows, people_statements.SCHEMA, few=True)
     for query, found, right in zip(asked, engine.sums(asked), wanted, strict=True):
         assert found == right, query.text
+
+
+def test_people_joined_to_their_events(session):
+    """Several frames as one: the integers of the reference, for events and for people."""
+    tables = star_statements.tables_of(star_statements.rows_of(2))
+    wanted = test_star.star_engine("reference", tables)
+    frames = {name: spark.frame(session, t, None).coalesce(1) for name, t in tables.items()}
+    declared = Schema.load(star_statements.SCHEMA)
+    engine = open_engine(star_source(open_source(frames), declared), declared)
+    texts = [ours for (ours, _), _ in star_statements.statements(8, times(5, 300))]
+    asked = test_star.checked_all(texts, wanted.schema)
+    for query, found, right in zip(asked, engine.sums(asked), wanted.sums(asked), strict=True):
+        assert found == right, query.text
+    again = {**frames, "people": frames["people"].union(frames["people"])}
+    with pytest.raises(sulq.SchemaError, match="missing or repeated"):
+        open_engine(star_source(open_source(again), declared), declared)
+
+
+def test_discover(session):
+    """Values that enough rows have: those of the reference, by SQL and where the kernel reads."""
+    words = ["often"] * 400 + ["seldom"] * 9 + ["once"] + [None] * 50 + ["x" * 1200] * 300
+    rows = pa.table({"word": words, "n": list(range(len(words)))})
+    schema = {"word": {"type": "text"}, "n": {"type": "integer", "low": 0, "high": 999}}
+    terms = {"epsilon": 8.0, "queries": 8, "discoveries": 4, "ledger": ":memory:", "delta": 1e-3}
+    found = []
+    for source in (rows, spark.frame(session, rows, Schema.load(schema))):
+        db = opened(source, schema, name="words", **terms)
+        statement = "select word, count(*) as n from words group by word(discover => true)"
+        asked = [db.discover("word"), db.discover("word", where="n < 380"),
+                 db.discover("word", where="exp(n) > 1"), db.sql(statement)]  # fmt: skip
+        found.append([table.columns for table in asked])
+        assert db.frozen is None
+    assert found[0] == found[1]
+    assert found[0][0]["word"][0] == "often"
+    assert "once" not in found[0][0]["word"]
 
 
 def test_text_that_is_not_utf8_is_missing(session):

@@ -7,8 +7,9 @@ import math
 import random
 import re
 
+import pyarrow as pa
 import pytest
-from expressions.row_programs import ROWS, SCHEMA, Program, rows, table
+from expressions.row_programs import KINDS, ROWS, SCHEMA, Program, rows, table
 from helpers import ENGINES, opened, sums
 from soak import times
 
@@ -200,6 +201,47 @@ def test_a_match_that_was_not_sought_is_none():
         sulq.row_functions(f"import re\n{text.replace('None', '7')}    return m is None")
 
 
+CUTS = """import re
+def a(word): return len(word[2:5]) + len(word.split('-')[1])
+def b(word): return 1 if re.search('^a.*-[0-9]$', word) is not None else 0
+def c(born): return (born - born.replace(month=1, day=1)).days
+def d(seen, gone): return (gone - seen).days
+def e(seen, gone): return (gone - seen).total_seconds()
+def f(seen, age): return seen.hour + 10 // age + seen.minute % age
+def g(seen): return (seen.date() - seen.replace(day=1)).days
+"""
+ODD = [
+    {"word": "", "born": datetime.date(1, 1, 1), "seen": datetime.datetime(1, 1, 1), "age": 0},
+    {"word": "-" * 500, "gone": datetime.datetime(9999, 12, 31, 23, 59, 59), "age": -7},
+    {"word": "\u65e5\u672c" * 3000, "gone": datetime.datetime(1677, 1, 1), "born": None},
+    {"word": None, "seen": None, "born": datetime.date(9999, 12, 31), "age": None},
+]
+
+
+@pytest.mark.parametrize("name", ENGINES)
+def test_one_odd_row_moves_a_sum_by_its_range_at_most(name):
+    """Twins that differ in one row, of values that no row should have: no scan fails."""
+    declared, plain = Schema.load(SCHEMA), table()
+    asked = [sulq.Query([f]) for f in sulq.row_functions(CUTS).values()]
+    values = [check(q, declared, "gaussian", "beliefs").values[0] for q in asked]
+    most = [(v.node.high - v.node.low) * 2**v.scale for v in values]
+    first, *told = [
+        [cell[0][0] for cell in sums(ENGINES[name](twin, SCHEMA), *asked)]
+        for twin in (plain, *(with_row(plain, odd) for odd in ODD))
+    ]
+    for found in told:
+        assert all(abs(a - b) <= m for a, b, m in zip(first, found, most, strict=True))
+    assert len({tuple(found) for found in told}) == len(told)  # they do differ
+
+
+def with_row(plain, odd):
+    """The table with other values in its first row."""
+    for column, value in odd.items():
+        cells = pa.array([value, *plain[column].to_pylist()[1:]], KINDS[column])
+        plain = plain.set_column(plain.column_names.index(column), column, cells)
+    return plain
+
+
 # ---- what is refused -----------------------------------------------------------------------
 
 REFUSED = {
@@ -275,6 +317,17 @@ def test_a_text_that_grows_is_stopped_soon():
     nested = f"def f(a):\n    for i in range(900):\n{body}\n    return x1"
     with pytest.raises(QueryNotAllowed, match="too many steps, more than 100,000"):
         sulq.row_functions(nested)
+
+
+def test_a_long_sum_says_how_long_it_may_be(db):
+    """A hundred operations within one another; parts of their own go further."""
+    loop = "def f(age):\n    n = 0\n    for i in range({}):\n        n += age\n    return n"
+    (long,) = sulq.row_functions(loop.format(101)).values()
+    with pytest.raises(QueryNotAllowed, match="more than 100 operations within one another"):
+        db.price(sulq.Query([long]))
+    (short,) = sulq.row_functions(loop.format(60)).values()
+    both = f"({short('age')}) + ({short('age + steps')})"
+    assert db.sum(both).value == sum(120 * r["age"] + 60 * r["steps"] for r in rows())
 
 
 def test_a_function_without_source_says_what_to_do():

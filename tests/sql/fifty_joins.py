@@ -17,11 +17,14 @@ HOSPITAL = [
     (f"select count(*) as n from stays {W} where kind = 'icu' and died", None),
     ("select count(*) as n from stays left join wards on stays.ward = wards.ward_id where wards.kind "
      "is null", None),
-    (f"select sum(cost / beds) as per_bed from stays {W}", None),
+    ("select sex, sum(l) as longest, count(k) as tested from patients p left join (select patient, max(days)"
+     " as l from stays group by patient) s on p.id = s.patient left join (select person, count(*) as k from "
+     "labs where test = 'crp' group by person) t on p.id = t.person group by sex", None),
     (f"select chapter, count(*) as n, sum(cost) as c from stays {D} group by chapter", None),
     (f"select count(*) as n from stays {D} where d.chronic and age > 65", None),
     (f"select year, chapter, count(*) as n from stays {D} group by year, chapter", None),
-    (f"select sum(price) as spent from stays {G}", None),
+    ("select count(*) as n, sum(born) as b from patients where smoker and id in (select patient from stays"
+     " where died) and not exists (select 1 from labs where person = patients.id)", None),
     (f"select class, sum(price * days) as spent from stays {G} group by class", None),
     (f"select class, kind, count(*) as n from stays {G} {W} group by class, kind", None),
     (f"select count(*) as n from stays {D} {W} {G} where chapter = 'C' and floor = 2 and class = "
@@ -39,7 +42,7 @@ HOSPITAL = [
      "joined to itself", "select count(*) as n from (select patient, least(count(*), 6) as k from stays"
      " group by patient) where k > 1"),
     ("select count(*) as n from stays join patients on stays.patient = patients.id where sex = 'f'",
-     "before the data is opened", "select count(*) as n from stays where age > 60"),
+     None),
     ("select count(*) as n from stays join wards on stays.ward = wards.beds", "is joined on that",
      f"select count(*) as n from stays {W} where beds = 7"),
     ("select count(*) as n from stays cross join wards", "beside every row",
@@ -47,10 +50,9 @@ HOSPITAL = [
     ("select count(*) as n from stays right join wards on stays.ward = wards.ward_id", "without one",
      "select count(*) as n from stays left join wards on stays.ward = wards.ward_id where kind = "
      "'day'"),
-    (f"select count(*) as n from stays {W} and kind = 'icu'", "conditions into WHERE",
-     f"select count(*) as n from stays {W} where kind = 'icu'"),
+    (f"select count(*) as n from stays {W} and kind = 'icu'", None),
     ("select sum(n) as s from (select ward, count(*) as n from stays group by ward) as t join wards on "
-     "t.ward = wards.ward_id", "grouped by 'patient' alone",
+     "t.ward = wards.ward_id", "grouped by 'id' alone",
      f"select kind, count(*) as n from stays {W} group by kind"),
 ]  # fmt: skip
 
@@ -68,7 +70,8 @@ SHOP = [
     (f"select count(*) as n from lines {C} {S} {P} where season = 'summer' and region = 'east' and "
      "category = 'toys'", None),
     (f"select sum(quantity * price) as lost from lines {P} where returned", None),
-    (f"select count(*) as n from lines {P} where price > 5 and not organic", None),
+    ("select since, sum(k) as bought from (select c.id, c.since, count(line) as k from customers c left "
+     "join lines l on c.id = l.customer group by c.id, c.since) group by since", None),
     (f"select organic, count(*) as n from lines {P} group by organic", None),
     (f"select region, quarter, count(*) as n from lines {S} {C} group by region, quarter", None),
     (f"select sum(paid - quantity * price) as difference from lines {P}", None),
@@ -85,10 +88,9 @@ SHOP = [
     ("select count(*) as n from lines a join lines b on a.customer = b.customer where a.sku = 101 and "
      "b.sku = 102", "joined to itself", "select count(*) as n from (select customer, any(sku = 101) as a"
      ", any(sku = 102) as b from lines group by customer) where a and b"),
-    ("select count(*) as n from lines join customers on lines.customer = customers.id",
-     "before the data is opened", "select count(*) as n from lines where paid > 50"),
-    ("select count(*) as n from lines, products where lines.sku = products.sku", "beside every row",
-     f"select count(*) as n from lines {P}"),
+    ("select tier, sum(paid) as paid from lines join customers on lines.customer = customers.id group by "
+     "tier", None),
+    ("select count(*) as n from lines, products where lines.sku = products.sku", None),
     ("select count(*) as n from lines join products on lines.sku >= products.sku", "is joined on that",
      f"select count(*) as n from lines {P} where p.price > 3"),
     ("select count(*) as n from lines full join stores on lines.store = stores.store", "without one",
@@ -96,6 +98,6 @@ SHOP = [
     ("select count(*) as n from lines natural join stores", "which columns are equal",
      f"select count(*) as n from lines {S}"),
     ("select sum(v) as s from lines join (select sku, avg(paid) as v from lines group by sku) t on "
-     "lines.sku = t.sku", "lookup tables of the schema", "select sum(v) as s from (select customer, "
+     "lines.sku = t.sku", "grouped by 'id' alone", "select sum(v) as s from (select customer, "
      "avg(paid) as v from lines group by customer)"),
 ]  # fmt: skip

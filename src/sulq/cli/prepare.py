@@ -180,7 +180,7 @@ def check_rows(schema: Schema, data: str, table: str | None) -> DataCheck | None
     from sulq.sources.source import FILES, open_source
 
     source = open_source(data, table)
-    if source.kind not in FILES:
+    if source.kind not in (*FILES, "tables"):
         return None
     return check_data(data, schema, table, show("reading"))
 
@@ -197,7 +197,11 @@ def warn_of_lost(schema: Path, data: str, table: str | None = None) -> None:
 def _bound(schema: Schema, data: str, table: str | None) -> Schema:
     from sulq.sources.draft import stored_types
     from sulq.sources.source import bind, open_source
+    from sulq.sources.star_source import star_source
 
+    if schema.star is not None:
+        star_source(open_source(data, table), schema)  # are all tables there?
+        return schema
     stored = stored_types(open_source(data, table))
     known = {name: kind for name, kind in stored.items() if kind is not None}
     if len(known) == len(stored):

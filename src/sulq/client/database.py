@@ -170,7 +170,7 @@ class RemoteDatabase(Database):
 
     def sizes(self, *rows: Rows) -> list[tuple[int, ...]]:
         """How many rows each public set has, or each of its blocks. Free."""
-        if self._planner.of_people:  # the route counts the table's own rows
+        if self._planner.of_some_rows:  # the route counts the table's own rows
             asked = [self._planner.written(Query(rows=r)) for r in rows]
             facts = [Fact(query, self._planner.checked(query)) for query in asked]
             return [tuple(int(row[0]) for row in a.exact) for a in self._counted(facts)]

@@ -8,6 +8,7 @@ cubes.py              the distinct combinations of few-valued columns, and their
 duckdb.py             the embedded default: files of many kinds, or an Arrow table
 duckdb_connection.py  connections that reach one source and nothing else
 duckdb_files.py       which function of DuckDB's reads a file, or the files of a folder
+duckdb_people.py      which rows of a person count, and several tables as one
 failures.py           ways a scan fails, told without a word of what the engine said
 function_sql.py       how each function is written in SQL
 margins.py            several ways to group, answered from one that is finer

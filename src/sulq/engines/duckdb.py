@@ -35,6 +35,7 @@ from sulq.engines.duckdb_connection import (
     unreadable,
 )
 from sulq.engines.duckdb_files import reader_of, texts_of
+from sulq.engines.duckdb_people import PLACE, limit_rows, show_star, stacked_files
 from sulq.engines.failures import without_words
 from sulq.engines.people_rows import each_of_its_rows, kinds_of, people_select
 from sulq.engines.read_once import SEVERAL, ReadOnce, reads_again
@@ -49,7 +50,7 @@ from sulq.kernel.sums import batch_rows, batches_of, gather, needed_columns
 from sulq.questions.check import CheckedQuery
 from sulq.questions.people_view import PeopleRows
 from sulq.sources.frames import readable
-from sulq.sources.source import FILES, TEXTS, Source, bind
+from sulq.sources.source import FILES, Source, bind
 from sulq.sources.text_files import text_rows
 from sulq.sources.text_values import stored_as, typed
 from sulq.values.schema import Column, Schema
@@ -58,7 +59,6 @@ READ_ROWS = 2**17  # of a stream, at a time
 PLAIN = ("double", "int64", "int32")  # what DuckDB gives back as it got it
 
 HELD_BYTES = 2**26  # of rows that a server keeps in memory
-PLACE = "sulq_row_number"  # what tells rows of a frame and of a DuckDB file apart
 
 
 class DuckDBEngine(SqlEngine):
@@ -104,7 +104,9 @@ class DuckDBEngine(SqlEngine):
         physical = {c.name: stored[c.name].split("(")[0] for c in self.schema.columns}
         if self.schema.unit is not None:
             try:
-                self._limit_rows(source, self.schema)
+                self._every = "all_rows"
+                found = limit_rows(self._connection, source, self.schema, self._lazy)
+                self._place, self._counted = found
             except duckdb.Error:
                 raise unreadable(source) from None
         encoded = source.kind == "store"  # and so read already
@@ -112,48 +114,6 @@ class DuckDBEngine(SqlEngine):
         self._writer = (StoreWriter if encoded else Writer)(self.schema, physical)
         self._once = None if encoded else ReadOnce(self.schema, physical)
         self._set_dictionaries(source.kind == "parquet")
-
-    def _limit_rows(self, source: Source, schema: Schema) -> None:
-        """Leave at most max_rows rows of each person, the first by key or by place.
-
-        Which ones does not depend on values, and who owns which rows is public.
-        """
-        assert schema.unit is not None
-        self._every = "all_rows"
-        person, most = quote(schema.unit.column), schema.unit.max_rows
-        # A file of texts, or a view, has nothing but its columns to tell its rows apart; nor have
-        # many files.
-        own = {"parquet": "file_row_number" if source.path and source.path.is_file() else None}
-        own |= {"duckdb": None} if source.kind == "duckdb" and self._lazy else {}
-        place = (own | dict.fromkeys(TEXTS)).get(source.kind, PLACE)
-        keyed = schema.key is not None and schema.key.name != schema.unit.column
-        if place is None and not keyed:
-            raise SchemaError(
-                f"unit: which rows of a person count is fixed by a key, and {source.kind} rows "
-                "have no other order. Declare one with key = true, or use one Parquet file."
-            )
-        key = quote(schema.key.name) if keyed and schema.key is not None else None
-        order = ", ".join(part for part in (key, place) if part)  # equal keys by their place
-        rank = f"row_number() OVER (PARTITION BY {person} ORDER BY {order})"
-        run = self._connection.execute
-        run("ALTER VIEW source RENAME TO all_rows")
-        if place is None:
-            several = run(f"SELECT count(*) > count(DISTINCT {key}) FROM all_rows").fetchall()
-            if several[0][0]:
-                raise SchemaError(
-                    f"unit: the key {key} is missing or repeated in some rows, so it does not say "
-                    "which rows of a person count. Give every row its own, or use Parquet."
-                )
-        self._place = place
-        place = place or key
-        run(
-            f"CREATE TABLE beyond AS SELECT {place} AS place FROM (SELECT {place}, {rank} AS "
-            f"rank FROM all_rows) WHERE rank > {most}"
-        )
-        few = run("SELECT count(*) FROM beyond").fetchall()[0][0] == 0
-        rest = "" if few else f" WHERE {place} NOT IN (SELECT place FROM beyond)"
-        self._counted = rest
-        run(f"CREATE VIEW source AS SELECT * FROM all_rows{rest}")
 
     @classmethod
     def write_store(cls, source: Source, schema: Schema | None, path: Path, facts: Any) -> None:
@@ -171,9 +131,9 @@ class DuckDBEngine(SqlEngine):
     def _open(self, source: Source, schema: Schema | None) -> duckdb.DuckDBPyConnection:
         try:
             if source.kind in ("duckdb", "store"):
-                return self._open_database(source)
+                return self._open_database(source, schema)
             connection = limited(self._spill)
-            if source.kind in ("arrow", "sqlite", "excel"):
+            if source.kind in ("arrow", "sqlite", "excel", "star"):
                 return self._register(connection, source, schema)
             self._reader = reader_of(source, schema, self._spill, self._numbered)
             connection.execute(f"SET allowed_paths = [{self._reader.allowed}]")
@@ -187,7 +147,9 @@ class DuckDBEngine(SqlEngine):
     ) -> duckdb.DuckDBPyConnection:
         """A frame, or a file that was read into one, as the view `source`."""
         given = source.frame
-        if source.kind != "arrow":
+        if source.kind == "star":
+            given = stacked_files(source, schema, self._read_whole)
+        elif source.kind != "arrow":
             given, self.table_name = text_rows(source.kind, source.path, source.table)
         names = given.column_names if schema is None else schema.names
         frame = readable(given, names)
@@ -199,7 +161,17 @@ class DuckDBEngine(SqlEngine):
         connection.execute("CREATE VIEW source AS SELECT * FROM arrow_source")
         return connection
 
-    def _open_database(self, source: Source) -> duckdb.DuckDBPyConnection:
+    @classmethod
+    def _read_whole(cls, source: Source, schema: Schema) -> Any:
+        """All rows of a file as an Arrow table, every value of it readable."""
+        engine = cls(source, schema)
+        try:
+            engine.read_through()
+            return engine.arrow()
+        finally:
+            engine.close()
+
+    def _open_database(self, source: Source, schema: Schema | None) -> duckdb.DuckDBPyConnection:
         connection = limited(self._spill)
         connection.execute(f"ATTACH {text(str(source.path))} AS owner (READ_ONLY)")
         found = connection.execute(
@@ -208,6 +180,9 @@ class DuckDBEngine(SqlEngine):
             "UNION ALL SELECT schema_name, view_name, TRUE FROM duckdb_views() "
             "WHERE database_name = 'owner' AND NOT internal"
         ).fetchall()
+        if schema is not None and schema.star is not None and source.kind == "duckdb":
+            self._lazy = True
+            return show_star(source, schema.star, connection, found)
         names = [name for _, name, _ in found]
         table = source.table or (names[0] if len(names) == 1 else None)
         table = "rows" if source.kind == "store" else table

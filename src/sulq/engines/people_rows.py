@@ -157,6 +157,8 @@ class _Select:
             return f"{total} / CAST(NULLIF(count({a}), 0) AS {number}) * {step}"
         if kind in ("min", "max"):
             return f"{kind}({a})"
+        if kind == "same":
+            return f"{'bool_or' if feature.given.type == 'boolean' else 'max'}({a})"
         chosen = f"CASE WHEN r{i} = 1 THEN {a} END"
         return f"{'bool_or' if feature.given.type == 'boolean' else 'max'}({chosen})"
 

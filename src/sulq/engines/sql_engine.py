@@ -14,10 +14,12 @@ from sulq.engines.select import Row, Statement, needs_kernel
 from sulq.engines.text_values_found import Found, apart, statement
 from sulq.engines.writer import TooLong, Writer
 from sulq.errors import SchemaError
+from sulq.expressions.quoting import text
 from sulq.questions.check import CheckedQuery
 from sulq.questions.discovery import Discovery
 from sulq.questions.people_view import PeopleRows
 from sulq.values.schema import Schema
+from sulq.values.star import TABLE, Star
 
 Way = Callable[[Sequence[CheckedQuery]], list[Matrix]]
 
@@ -132,6 +134,14 @@ class SqlEngine:
         statement = Statement(self._writer, queries, self._source)
         return statement.matrices(self._ask(statement.sql))
 
+    def _ranked_by(self, stored: Mapping[str, str]) -> tuple[str, str]:
+        """By what rows are parted that few of count: the person, and the table; and how many."""
+        unit, star = self.schema.unit, self.schema.star
+        assert unit is not None
+        if star is None:
+            return stored[unit.column], str(unit.max_rows)
+        return f"{stored[unit.column]}, {stored[TABLE]}", most_of_each(star, stored[TABLE])
+
     def _first_of_each(
         self, table: str, columns: Mapping[str, str], stored: Mapping[str, str]
     ) -> str:
@@ -145,15 +155,40 @@ class SqlEngine:
                 "unit: which rows of a person count is fixed by a key, and a table's rows have "
                 "no other order. Declare one with key = true."
             )
-        person, order = stored[unit.column], stored[key.name]
-        if self._ask(f"SELECT count(*) > count(DISTINCT {order}) FROM {table}")[0][0]:
+        order = stored[key.name]
+        if self.schema.star is not None:
+            if self._ask(repeated_keys(table, stored[TABLE], order))[0][0]:
+                raise several_with_one_key()
+        elif self._ask(f"SELECT count(*) > count(DISTINCT {order}) FROM {table}")[0][0]:
             raise SchemaError(
                 f"unit: the key {key.name!r} is missing or repeated in some rows, so it does not "
                 "say which rows of a person count. Give every row its own."
             )
+        by, most = self._ranked_by(stored)
         chosen, place = ", ".join(columns.values()), spare("place", list(columns))
-        rank = f"row_number() OVER (PARTITION BY {person} ORDER BY {order}) AS {place}"
+        rank = f"row_number() OVER (PARTITION BY {by} ORDER BY {order}) AS {place}"
         return (
             f"SELECT {chosen} FROM (SELECT {chosen}, {rank} FROM {table}) AS ranked "
-            f"WHERE {place} <= {unit.max_rows}"
+            f"WHERE {place} <= {most}"
         )
+
+
+def most_of_each(star: Star, column: str) -> str:
+    """How many rows of a person count, by the table that a row is of."""
+    cases = " ".join(f"WHEN {text(t.name)} THEN {t.most}" for t in star.tables)
+    return f"CASE {column} {cases} ELSE 0 END"
+
+
+def repeated_keys(source: str, table: str, key: str) -> str:
+    """A SELECT: how many keys of one of the tables are missing or repeated?"""
+    again = f"GROUP BY {table}, {key} HAVING count(*) > 1 OR count({key}) = 0"
+    return f"SELECT count(*) FROM (SELECT 1 AS one FROM {source} {again}) AS again"
+
+
+def several_with_one_key() -> SchemaError:
+    """Keys that repeat in one of several tables, as an error to raise."""
+    return SchemaError(
+        "tables: a key is missing or repeated. Every person has one row in the table of people, "
+        "with a name, and every event a key of its own; with two rows for a person their events "
+        "would count twice."
+    )

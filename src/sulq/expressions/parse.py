@@ -132,7 +132,11 @@ class _Reader:
                 )
         self.depth += 1
         if self.depth > MAX_DEPTH:
-            raise QueryNotAllowed("the expression is nested too deeply.")
+            raise QueryNotAllowed(
+                f"the expression is nested too deeply: more than {MAX_DEPTH} operations within one "
+                "another. A sum of many parts nests once for each: add up parts of it, as in "
+                "(a + b) + (c + d). Nothing was charged."
+            )
         try:
             return reader(self, e)
         finally:

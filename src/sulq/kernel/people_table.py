@@ -116,6 +116,7 @@ AGGREGATES: dict[str, Callable[[list[Any], Feature], Any]] = {
     "distinct": lambda found, f: _within(len(set(found)), f),
     "min": lambda found, f: _plain(min(found)) if found else None,
     "max": lambda found, f: _plain(max(found)) if found else None,
+    "same": lambda found, f: _plain(max(found)) if found else None,
     "any": lambda found, f: any(map(bool, found)) if found else None,
     "every": lambda found, f: all(map(bool, found)) if found else None,
 }

@@ -52,7 +52,8 @@ class Guard:
     def _files(self) -> list[Path] | None:
         """The files of a folder that hold rows; None where there is one file, or none."""
         folder = self._path is not None and self._path.is_dir()
-        return files_of(self._source) if folder and self._source.kind == "parquet" else None
+        several = self._source.kind in ("parquet", "star")
+        return files_of(self._source) if folder and several else None
 
     def _found(self, seal: Seal) -> str:
         files = self._files()
@@ -118,8 +119,8 @@ class TableGuard(Guard):
         version = None if self._seen is None else f"{engine.place} {columns} {self._seen}"
         found = seal.of_version(version, engine.contents)
         self._rows = self.fingerprint = found[-1]
-        place = [] if engine.place is None else [seal.of_contents(engine.place)]
-        # The table, its rows with all their columns, and with those declared.
+        place = [seal.of_contents(place) for place in engine.places]
+        # Each table, its rows with all their columns, and with those declared.
         self.claims, self.known_as = (*place, *found), found
 
     def look_with(self, engine: Any) -> None:

@@ -23,4 +23,5 @@ projection.py         db.project: columns that are weighted sums of a table's ow
 question.py           a question checked and priced, before it is paid
 residual.py           what a table says beyond its margins, as a measurement
 shards.py             shards of the rows: a fixed hash of the key, as cells of the ledger
+star_tables.py        which of several tables a question is about
 """

@@ -39,6 +39,7 @@ from sulq.questions.people_view import PeopleRows, people_view
 from sulq.questions.percentile_choice import Choice, choice
 from sulq.questions.residual import projected
 from sulq.questions.shards import in_shards, numbers_in, shard_ranges, shards_of
+from sulq.questions.star_tables import in_tables, of_one_table
 from sulq.values.query import (
     Blocks,
     Discover,
@@ -118,11 +119,12 @@ def check(
             "sulq.Query(values=['1'], by='region')."
         )
     base = schema
-    query, people, schema = _of_people(query, schema)
+    query, people, schema = _of_people(of_one_table(query, schema), schema)
     if isinstance(query.values, Terms) and not query.values.groups and not older:
         query = replace(query, values=query.values.sums)
     summed, terms = (None, []) if older else _summed(query, schema)
     rows, private = _split(query, schema, terms, older)
+    schema = in_tables(schema, rows)
     named = key_set(query.rows, schema)
     cells = _ledger_cells(rows, _shards(query.rows, named, schema), schema)
     sample, block = (named, ()) if named is not None else _sample(query.rows, schema)

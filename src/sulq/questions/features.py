@@ -24,6 +24,7 @@ from sulq.expressions.quoting import quote
 from sulq.expressions.wording import sql_of
 from sulq.questions.grid import Value, gridded
 from sulq.questions.partitions import constant_texts
+from sulq.questions.star_tables import one_table
 from sulq.values.column import LARGEST, Column
 from sulq.values.schema import Schema
 
@@ -41,7 +42,7 @@ RANGED = ("count", "sum")  # whose range is that of max_rows rows
 class Feature:
     """One aggregate of each person's rows. `column` is how its result is read: clamped."""
 
-    kind: str  # count, sum, avg, min, max, any, every, distinct, first or last
+    kind: str  # count, sum, avg, min, max, any, every, distinct, first, last, or same
     given: Node  # what it is taken of, missing on rows that do not count
     order: Node | None  # of first and last
     column: Column
@@ -56,12 +57,13 @@ class Feature:
 class FeatureReader:
     """Finds the aggregates of an expression, and gives each the name of a column."""
 
-    def __init__(self, schema: Schema, gate: Node | None) -> None:
+    def __init__(self, schema: Schema, gate: Node | None, rows: Node | None = None) -> None:
         assert schema.unit is not None
         self.schema = schema
         self.person = schema.unit.column
         self.most = schema.unit.max_rows
         self.gate = gate  # the private predicate on rows
+        self.rows = rows  # the public one
         self.found: dict[str, Feature] = {}
 
     def presence(self) -> str:
@@ -77,13 +79,21 @@ class FeatureReader:
             clamped = self._clamped(node)
             if clamped is not None:
                 return clamped
-            if _is_aggregate(node):
+            if is_feature(node):
                 return exp.column(self._aggregate(node, None, None), quoted=True)
+            if type(node).__name__ == "Column" and self._is_of_people(node):
+                return exp.column(self._aggregate(exp.AnyValue(this=node), None, None), quoted=True)
             if type(node).__name__ == "Column":
                 self._check_bare(node)
             return node
 
         return written(e.copy().transform(step))
+
+    def _is_of_people(self, e: Any) -> bool:
+        """Is it a column of the table of people, the same on all rows of a person?"""
+        c = self.schema.get(e.name, quoted=bool(e.this.args.get("quoted")))
+        star = self.schema.star
+        return star is not None and c is not None and star.home(c.name) is star.people
 
     def _check_bare(self, e: Any) -> None:
         c = self.schema.get(e.name, quoted=bool(e.this.args.get("quoted")))
@@ -110,7 +120,7 @@ class FeatureReader:
                 return None
             ends[type(inner).__name__] += [c for c in constants if c is not None]
             inner = others[0]
-        if inner is e or not _is_aggregate(inner):
+        if inner is e or not is_feature(inner):
             return None
         low = max(ends["Greatest"], default=None)
         high = min(ends["Least"], default=None)
@@ -134,14 +144,15 @@ class FeatureReader:
         if type(inner).__name__ == "Filter":
             condition = self._condition(inner.expression.this)
             inner = inner.this
+        if type(inner).__name__ == "IgnoreNulls" and type(inner.this).__name__ == "AnyValue":
+            inner = inner.this  # how any_value is read
         kind = type(inner).__name__
         if kind == "Anonymous":
             kind = str(inner.this).lower()
         build = _BUILDERS.get(kind)
         if build is None:
             raise QueryNotAllowed(
-                f"{shorten(written(inner))}: this aggregate of a person's rows is not answered. "
-                f"There are {LISTED}."
+                f"{shorten(written(inner))}: not answered of a person's rows. There are {LISTED}."
             )
         what, given, order, more = build(self, inner)
         terms = [t for t in (condition, more) if t is not None]
@@ -153,13 +164,18 @@ class FeatureReader:
     ) -> str:  # fmt: skip
         """Note the feature, and give its column's name."""
         if given.moment:
-            raise QueryNotAllowed(
-                f"{kind} of a timestamp: take its date, cast({sql_of(tree_of(given))} as date), or "
-                "order by it."
-            )
-        terms = [t for t in (self.gate, condition) if t is not None]
+            read = f"cast({sql_of(tree_of(given))} as date)"
+            raise QueryNotAllowed(f"{kind} of a timestamp: take its date, {read}, or order by it.")
+        gate = self.gate if kind != "same" else None  # whose value is that of any row
+        terms = [t for t in (gate, condition) if t is not None]
+        if self.schema.star is not None:
+            used = [n for n in (given, order, condition) if n is not None]
+            self.most, more = one_table(kind, used, [*terms, self.rows], self.schema)
+            terms += more
         where = truth(call("and", *terms), self.schema) if terms else None
         given, plain = exactly(given, self.schema), given
+        if kind == "sum" and where is None and given.op == "literal" and given.value == 1:
+            kind = "count"  # of rows, of which there is one at least
         gated = given if where is None else call("case", where, given, literal(None))
         for node in (gated, order):
             check_in_sql(node)
@@ -175,7 +191,7 @@ class FeatureReader:
         inside = sql_of(tree_of(given))
         said = {
             "count": "count(*)", "any": f"bool_or({inside})", "every": f"bool_and({inside})",
-            "distinct": f"count(distinct {inside})",
+            "distinct": f"count(distinct {inside})", "same": f"any_value({inside})",
         }.get(kind, f"{kind}({inside})")  # fmt: skip
         if order is not None:
             said = f"{kind}({inside} order by {sql_of(tree_of(order))})"
@@ -192,7 +208,8 @@ class FeatureReader:
         if kind == "distinct":
             return _ranged("integer", (0, self._values_of(plain)), low, high, False)
         missing = gated.nullable or (order is not None and order.nullable)
-        if kind in ("first", "last") and plain.op == "column":
+        chosen = kind in ("first", "last", "same")
+        if chosen and plain.op == "column":
             c = self.schema[plain.value]
             if c.type in ("category", "text"):
                 return Column("", c.type, values=c.values, max_length=c.max_length)
@@ -201,7 +218,7 @@ class FeatureReader:
             if known:
                 return Column("", "category", values=tuple(sorted(known)))
             return Column("", "text")
-        if gated.type == "boolean" and kind in ("first", "last"):
+        if gated.type == "boolean" and chosen:
             return Column("", "boolean", nullable=missing)
         ends: Any = (gated.low, gated.high) if gated.bounded else None
         if gated.type == "date":
@@ -229,7 +246,7 @@ class FeatureReader:
 
     def node(self, e: Any) -> Node:
         """A row function."""
-        if e is None or any(_is_aggregate(part) for part in e.walk()):
+        if e is None or any(is_feature(part) for part in e.walk()):
             raise QueryNotAllowed(
                 "an aggregate of a person's rows is taken of a row function, not of an aggregate."
             )
@@ -330,7 +347,8 @@ def _constant(e: Any) -> int | float | None:
     return sign * (int(text) if text.isdecimal() else float(text))
 
 
-def _is_aggregate(e: Any) -> bool:
+def is_feature(e: Any) -> bool:
+    """Is it an aggregate, answered or not?"""
     from sqlglot import exp
 
     if isinstance(e, exp.Filter | exp.AggFunc | exp.Any | exp.IgnoreNulls):
@@ -410,9 +428,21 @@ def _first(kind: str) -> Builder:
     return build
 
 
+def _same(r: FeatureReader, e: Any) -> Built:
+    """any_value(x) of columns of the table of people."""
+    node, star = r.node(_one(e)), r.schema.star
+    if star is None or any(star.home(n) is not star.people for n in node.columns()):
+        raise QueryNotAllowed(
+            f"{shorten(written(e))}: which of a person's rows it is of is not said. Use max, min "
+            "or first(... order by ...); columns of a table of people need none of them."
+        )
+    return "same", node, None, None
+
+
 _BUILDERS: dict[str, Builder] = {
-    "Count": _count, "CountIf": _count_if, "Sum": _sum, "Avg": _avg, "mean": _avg,
-    "Min": _end("min"), "Max": _end("max"), "LogicalOr": _bool("any"), "Any": _bool("any"),
-    "LogicalAnd": _bool("every"), "every": _bool("every"), "First": _first("first"),
-    "Last": _first("last"), "ArgMin": _first("first"), "ArgMax": _first("last"),
+    "AnyValue": _same, "Count": _count, "CountIf": _count_if, "Sum": _sum, "Avg": _avg,
+    "mean": _avg, "Min": _end("min"), "Max": _end("max"), "LogicalOr": _bool("any"),
+    "Any": _bool("any"), "LogicalAnd": _bool("every"), "every": _bool("every"),
+    "First": _first("first"), "Last": _first("last"), "ArgMin": _first("first"),
+    "ArgMax": _first("last"),
 }  # fmt: skip

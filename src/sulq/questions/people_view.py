@@ -135,7 +135,7 @@ def people_view(asked: PerPerson, schema: Schema) -> PeopleView:
         found = split(call("and", predicate(asked.where, schema)), schema)
         rows, gate = found.rows, found.where
         check_in_sql(rows)
-    reader = FeatureReader(schema, gate)
+    reader = FeatureReader(schema, gate, rows)
     terms = [] if gate is None else [reader.presence()]
     formulas = {name: reader.formula(syntax(text, schema.names)) for name, text in asked.features}
     if asked.having is not None:

@@ -15,7 +15,14 @@ from sulq.errors import SchemaError
 from sulq.expressions.quoting import quote
 from sulq.sources.guess import guessed_lines
 from sulq.sources.postgres_catalog import server_types
-from sulq.sources.source import Source, csv_header, files_of, kind_of, open_source
+from sulq.sources.source import (
+    Source,
+    csv_header,
+    files_of,
+    kind_of,
+    looks_like_data,
+    open_source,
+)
 from sulq.sources.text_files import json_names, text_rows
 from sulq.values.schema import MAX_NAME
 
@@ -32,6 +39,14 @@ HEAD = """\
 #   public = true     who has which value is no secret; spending is kept apart by it
 #   key = true        a public row number: forms samples and blocks
 #   nullable = false  no value is missing; makes sums and means more exact
+"""
+
+
+STAR = """\
+# Several files: one has a row for each person, the others have their events. Every one of events
+# says how many rows of a person count, and has a key.
+[unit]
+column = ""          # what names the person; where a table calls it otherwise, column = that
 """
 
 
@@ -77,15 +92,32 @@ def only_table(connection: object, source: Source) -> str:
 def draft(path: str | Path, table: str | None = None) -> str:
     """The text of a draft."""
     source = open_source(path, table)
-    guessed = guessed_lines(source.path) if source.kind == "csv" and source.path else {}
-    stored = stored_types(source)
-    blocks = [_block(name, kind, guessed.get(name)) for name, kind in stored.items()]
     named = source.name if source.url is not None else Path(path).name
+    blocks = _of_tables(source) if source.kind == "tables" else _columns(source, "columns")
     return "\n".join([HEAD.format(name=named), *blocks])
 
 
-def _block(name: str, stored: str | None, guessed: tuple[str, ...] | None) -> str:
-    head = f"[columns.{name if re.fullmatch('[A-Za-z0-9_-]+', name) else json.dumps(name)}]"
+def _columns(source: Source, at: str) -> list[str]:
+    guessed = guessed_lines(source.path) if source.kind == "csv" and source.path else {}
+    stored = stored_types(source)
+    return [_block(name, kind, guessed.get(name), at) for name, kind in stored.items()]
+
+
+def _of_tables(source: Source) -> list[str]:
+    """A folder with a file for each table: of people, and of their events."""
+    assert source.path is not None
+    blocks = [STAR]
+    for file in sorted(filter(looks_like_data, source.path.iterdir())):
+        part = open_source(file)
+        name = re.sub(r"\W", "_", part.name)
+        said = f"[tables.{name}]\n# max_rows =         # of a person that count; leave it out of"
+        blocks.append(f'{said} the table of people\nsource = "{file.name}"\n')
+        blocks += _columns(part, f"tables.{name}.columns")
+    return blocks
+
+
+def _block(name: str, stored: str | None, guessed: tuple[str, ...] | None, at: str) -> str:
+    head = f"[{at}.{name if re.fullmatch('[A-Za-z0-9_-]+', name) else json.dumps(name)}]"
     if guessed is not None:
         first, *how = guessed
         blanks = BLANKS.get(first.split('"')[1], ())

@@ -7,12 +7,14 @@ are readable by every role, so a role with SELECT on one table is enough.
 from __future__ import annotations
 
 import json
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from sulq.errors import SchemaError
 from sulq.expressions.quoting import quote, text
 from sulq.sources.postgres import OLDEST, first_look, reach
+from sulq.sources.stacked_rows import Part, stack_sql, stack_types
+from sulq.values.star import Star, StarTable
 
 if TYPE_CHECKING:
     import psycopg
@@ -145,10 +147,10 @@ class Stored:
 class Relation:
     """A table, a view or a partitioned table that this role may read."""
 
-    oid: int
+    oids: tuple[int, ...]  # one, or those of several tables that are read as one
     name: str  # for SQL
     shown: str  # for people
-    place: str
+    places: tuple[str, ...]
     writable: bool
     columns: dict[str, Stored]
 
@@ -179,8 +181,40 @@ def find_relation(connection: psycopg.Connection[Any], table: str | None) -> Rel
         )
     columns = {row[0]: _stored(*row) for row in _rows(connection, COLUMNS, oid)}
     return Relation(
-        oid, f"{quote(namespace)}.{quote(relation)}", f"{namespace}.{relation}",
-        f"postgresql {server} {database} {oid}", bool(writable), columns,
+        (oid,), f"{quote(namespace)}.{quote(relation)}", f"{namespace}.{relation}",
+        (f"postgresql {server} {database} {oid}",), bool(writable), columns,
+    )  # fmt: skip
+
+
+def find_relations(
+    connection: psycopg.Connection[Any], table: str | None, star: Star | None
+) -> Relation:
+    """The table of this name, or all tables of a star as one."""
+    if star is None:
+        return find_relation(connection, table)
+    found = {t.name: find_relation(connection, t.source) for t in star.tables}
+    parts = {
+        name: Part(r.name, r.types, lambda column, r=r: r.columns[column].sql)  # type: ignore[misc]
+        for name, r in found.items()
+    }
+
+    def nothing(table: StarTable, name: str) -> str:
+        """A missing value of the type that the column has; no row is read for it."""
+        r = found[table.name]
+        return f"(SELECT {r.columns[name].sql} FROM {r.name} LIMIT 0)"
+
+    sql = stack_sql(star, parts, "TEXT", nothing)
+    columns = {n: Stored(kind, quote(n)) for n, kind in stack_types(star, parts).items()}
+    for t in star.tables:  # a numeric keeps its digits
+        own = found[t.name].columns
+        columns |= {
+            (n := star.stacked(t, c.name)): replace(own[c.name], sql=quote(n)) for c in t.columns
+        }
+    every = list(found.values())
+    return Relation(
+        tuple(o for r in every for o in r.oids), f"({sql}) AS stack",
+        ", ".join(r.shown for r in every), tuple(p for r in every for p in r.places),
+        any(r.writable for r in every), columns,
     )  # fmt: skip
 
 
@@ -228,7 +262,8 @@ def version_of(connection: psycopg.Connection[Any], relation: Relation) -> str |
     own schema, so that nothing is taken to leave them alone.
     """
     beside = False
-    for oid, kind, stored, ledger in _rows(connection, PARTS, relation.oid):
+    parts = [part for oid in relation.oids for part in _rows(connection, PARTS, oid)]
+    for oid, kind, stored, ledger in parts:
         beside |= ledger
         if kind == "v":
             if _rows(connection, READS_MORE, oid)[0][0]:
@@ -282,8 +317,10 @@ def untouched(
 
 
 def _layout(connection: psycopg.Connection[Any], relation: Relation) -> str | None:
+    if len(relation.oids) > 1:  # several tables: a row of the stack bears no number of its own
+        return None
     sql = LAYOUT.replace("$2", text(relation.name))
-    found: str | None = _rows(connection, sql, relation.oid)[0][0]
+    found: str | None = _rows(connection, sql, relation.oids[0])[0][0]
     return found
 
 

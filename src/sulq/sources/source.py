@@ -51,7 +51,11 @@ STORE_VERSION = 1
 
 @dataclass(frozen=True)
 class Source:
-    """A place with rows. `kind` is that of a file (ENDINGS), or arrow, array, postgres, spark."""
+    """A place with rows. `kind` is that of a file (ENDINGS), or arrow, array, postgres, spark.
+
+    Of several tables it is tables until a schema says how they belong together (star_source.py),
+    and then star where they are files.
+    """
 
     kind: str
     name: str
@@ -83,6 +87,8 @@ def open_source(
     source: Any, table: str | None = None, name: str | None = None, engine: str | None = None
 ) -> Source:
     """Recognise what the owner gave."""
+    if isinstance(source, Mapping):
+        return Source("tables", name or "tables", frame=dict(source))
     if engine == "spark" or is_spark(source):
         return _spark(source, table, name)
     if isinstance(source, str | Path):
@@ -132,12 +138,16 @@ def _folder(path: Path, name: str | None) -> Source:
     found = Source("parquet", name or folder.name, path=folder, pattern=pattern)
     try:
         there = folder.is_dir() and bool(files_of(found))
+        others = pattern is None and folder.is_dir() and any(map(looks_like_data, folder.iterdir()))
     except OSError:  # files come and go while it is looked through
-        there = False
+        there = others = False
+    if not there and others:  # one for each table of a schema
+        return Source("tables", name or folder.name, path=folder)
     if not there:
         raise SchemaError(
             f"source={str(path)!r}: there is no Parquet file ({', '.join(PARQUET)}). A folder, or "
-            "a pattern such as data/2024-*.parquet, is read as one table of Parquet files."
+            "a pattern such as data/2024-*.parquet, is read as one table of Parquet files; or it "
+            "has a file for each of the schema's [tables]."
         )
     return found
 
@@ -145,6 +155,8 @@ def _folder(path: Path, name: str | None) -> Source:
 def files_of(source: Source) -> list[Path]:
     """The files with its rows, in a fixed order."""
     assert source.path is not None
+    if source.kind == "star":
+        return sorted(part.path for part in source.frame.values())
     if not source.path.is_dir():
         return [source.path]
     # What begins with _ or . is no data: _SUCCESS, ._part.parquet, .sulq/.

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from importlib.util import find_spec
@@ -78,6 +78,7 @@ class SparkRows:
     whole: bool = False  # all columns of these files, under their own names
     constant: bool = False  # part of the program, so they never change
     log: bool = False  # a Delta table: what its log says counts, not which files are there
+    parts: Mapping[str, SparkRows] | None = None  # several tables; `frame` is the first one's
 
     @property
     def session(self) -> SparkSession:
@@ -96,8 +97,17 @@ class SparkRows:
         """Where they lie, whatever they are called; None for what was only computed."""
         return None if self.roots is None else f"spark {' '.join(self.roots)}"
 
+    @property
+    def places(self) -> tuple[str, ...]:
+        """The same of each table."""
+        several = [self] if self.parts is None else list(self.parts.values())
+        return tuple(p.place for p in several if p.place is not None)
+
     def listing(self) -> str | None:
         """Moves when a file was added, replaced or taken away; None if nothing would tell."""
+        if self.parts is not None:
+            found = [part.listing() for part in self.parts.values()]
+            return None if None in found else " ".join(map(str, found))
         if self.constant:
             return "constant"
         if self.roots is None:
@@ -133,6 +143,18 @@ def find_rows(source: Any, table: str | None) -> SparkRows:
         log = _exists(own, f"{where}/{LOG}")
         files = re.sub(r"[\\*?\[\]{},]", r"\\\g<0>", where) if here else where  # no pattern
         return _rows(own.read.format("delta" if log else "parquet").load(files), own)
+
+
+def find_tables(frames: Mapping[str, Any]) -> SparkRows:
+    """Several frames by name, in one session of our own."""
+    for frame in frames.values():
+        if not isinstance(frame, driver().DataFrame):
+            raise SchemaError("source: give every table as a frame of Spark's, or none.")
+    given = _session(next(iter(frames.values())))
+    own = _beside(given)
+    parts = {name: _rows(frame, own) for name, frame in frames.items()}
+    first = next(iter(parts.values()))
+    return SparkRows(first.frame, None, parts=parts)
 
 
 def _session(source: Any) -> SparkSession:

@@ -84,10 +84,11 @@ def _check_keys(select: Any, rows: Rows, person: str) -> None:
     if group.args.get("all"):
         keys = [e for e in select.expressions if not _has_aggregate(e)]
     found = [rows.expand(_resolved(key, select).unalias()) for key in keys]
-    others = [f for f in found if not _is_person(f, rows.schema)]
-    if not others and found:
+    people = [f for f in found if _is_person(f, rows.schema)]
+    others = [f for f in found if f not in people and not _is_of_people(f, rows.schema)]
+    if not others and people:
         return
-    shown = shorten(written(others[0])) if others else "nothing"
+    shown = shorten(written((others or found)[0])) if found else "nothing"
     raise QueryNotAllowed(
         f"GROUP BY {shown} inside WITH or FROM: aggregates of aggregates are answered for people, "
         f"one row for each, grouped by {person!r} alone. A person may be in several groups of "
@@ -130,6 +131,15 @@ def _is_person(e: Any, schema: Schema) -> bool:
         return False
     found = schema.get(e.name, quoted=bool(e.this.args.get("quoted")))
     return found is not None and schema.unit is not None and found.name == schema.unit.column
+
+
+def _is_of_people(e: Any, schema: Schema) -> bool:
+    """Is it a column of the table of people? A person is in one group of it."""
+    e = e.unnest()
+    if type(e).__name__ != "Column" or schema.star is None:
+        return False
+    found = schema.get(e.name, quoted=bool(e.this.args.get("quoted")))
+    return found is not None and schema.star.home(found.name) is schema.star.people
 
 
 def _has_aggregate(e: Any) -> bool:

@@ -61,7 +61,7 @@ def read_join(join: Any, schema: Schema, table: str, expand: Callable[[Any], Any
     found = schema.lookup(source.name)
     if found is None:
         raise _no_such(said, source.name, schema, table)
-    kind = _kind(join)
+    kind = join_kind(join)
     if kind in NEVER:
         raise QueryNotAllowed(f"{said}: {NEVER[kind]}.")
     alias = (source.alias or source.name).lower()
@@ -74,7 +74,7 @@ def read_join(join: Any, schema: Schema, table: str, expand: Callable[[Any], Any
     return Joined(found, alias, kind == "LEFT")
 
 
-def _kind(join: Any) -> str:
+def join_kind(join: Any) -> str:
     """INNER, LEFT, or what is not answered."""
     for name in ("method", "side", "kind"):
         said = str(join.args.get(name) or "").upper()

@@ -18,11 +18,12 @@ from sulq.expressions.normal_form import split, truth
 from sulq.expressions.parse import parse, predicate, shorten, syntax
 from sulq.expressions.syntax import no_column, not_a_statement
 from sulq.sql.aggregates import has_aggregate, is_aggregate, refuse
+from sulq.sql.clauses import only_supported
 from sulq.sql.formula import Bools, Context, Formula
 from sulq.sql.formulas import Formulas
 from sulq.sql.noisy import Noisy, released
 from sulq.sql.quantiles import LEVEL, Located
-from sulq.sql.views import View, only_supported
+from sulq.sql.views import View
 from sulq.values.answer import Answer
 from sulq.values.per_person import PerPerson
 from sulq.values.price import Price

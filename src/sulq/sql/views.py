@@ -6,7 +6,7 @@ statement says of a view's names becomes an expression over the table.
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -16,63 +16,25 @@ from sulq.expressions.node import kind_of
 from sulq.expressions.parse import parse, shorten
 from sulq.expressions.syntax import no_column
 from sulq.questions.people_view import people_view
+from sulq.questions.star_tables import is_of
 from sulq.sql.aggregates import has_aggregate, is_aggregate
+from sulq.sql.clauses import nothing_else, only_supported
 from sulq.sql.grouped_rows import read_people
+from sulq.sql.join_terms import (
+    Member,
+    exp_star,
+    linked,
+    member,
+    no_member,
+    sorted_terms,
+    sources_of,
+    where_of,
+)
 from sulq.sql.joins import Joined, read_join
+from sulq.sql.star_joins import Given, Side, own_columns, put_together
 from sulq.values.per_person import PerPerson
 from sulq.values.schema import Schema
-
-# What a SELECT may consist of; for the rest, why not, and what is nearest.
-CLAUSES = {
-    "with_", "expressions", "from_", "joins", "where", "group", "having", "order", "limit",
-}  # fmt: skip
-REFUSED = {
-    "distinct": "SELECT DISTINCT would return rows; use GROUP BY and COUNT(*)",
-    "windows": "window functions return a number per row; use GROUP BY",
-    "qualify": "QUALIFY works on rows; use HAVING",
-    "laterals": "LATERAL works on rows; name expressions with WITH",
-    "pivots": "PIVOT is not supported; use GROUP BY and FILTER",
-    "sample": "SQL samples are not supported; use rows=sulq.Rows.sample(seed, rate)",
-    "into": "SELECT INTO would write; the result is a table in Python, see to_arrow",
-    "locks": "there is nothing to lock: every SELECT reads the same rows",
-    "offset": "OFFSET is not supported; use ORDER BY and LIMIT",
-}
-
-
-def only_supported(select: Any) -> None:
-    """Refuse every clause that is not read: nothing may change the meaning unseen."""
-    unread = _unread(select, CLAUSES, "is not supported; use WHERE, GROUP BY and HAVING")
-    if unread is not None:
-        raise QueryNotAllowed(f"{unread}.")
-    group = select.args.get("group")
-    if group is not None:
-        kinds = {name.replace("_", "") for name, value in group.args.items() if value}
-        if kinds & {"groupingsets", "cube", "rollup", "totals"}:
-            raise QueryNotAllowed(
-                "WITH ROLLUP, WITH CUBE and WITH TOTALS: write GROUP BY ROLLUP (...) or CUBE (...)."
-            )
-    if not select.expressions:
-        raise QueryNotAllowed("SELECT what? Name aggregates such as COUNT(*).")
-
-
-def _unread(e: Any, known: Collection[str], otherwise: str) -> str | None:
-    """Why something is refused that a node says beside the parts that are read."""
-    for name, value in e.args.items():
-        if value and name not in known:
-            plain = name.rstrip("_").replace("_", " ").upper()
-            return REFUSED.get(name, f"{plain} {otherwise}")
-    return None
-
-
-def _nothing_else(e: Any, *known: str) -> None:
-    unread = _unread(e, known, "is not supported here")
-    if unread is not None:
-        raise QueryNotAllowed(f"FROM {shorten(written(e))}: {unread}.")
-    alias = e.args.get("alias")
-    if alias is not None and getattr(alias, "args", {}).get("columns"):
-        raise QueryNotAllowed(
-            f"{shorten(written(e))}: name columns inside it with AS, not beside its alias."
-        )
+from sulq.values.star import StarTable
 
 
 @dataclass(frozen=True)
@@ -87,25 +49,78 @@ class View:
     names: frozenset[str]  # what may stand before a dot
     joined: tuple[Joined, ...] = ()  # public lookup tables
     per_person: PerPerson | None = None  # whose rows these are: one for each person
+    sides: tuple[Side, ...] = ()  # people and events, where there are several tables
+    of: StarTable | None = None  # the one whose rows these are
+    left: bool = False  # people with events and without
 
     @classmethod
     def base(cls, schema: Schema, table: str) -> View:
         """The private table itself."""
         return cls(schema, table, None, (), {}, frozenset({table.lower()}))
 
-    def source(self, select: Any) -> View:
+    def source(self, select: Any, grouped: bool = False) -> View:
         """What a SELECT reads from, its WHERE included."""
         known = self._named_by_with(select)
         clause = select.args.get("from_")
         if clause is None:
             raise QueryNotAllowed(f"FROM is missing: the table here is {self.table!r}.")
-        view = self._from(clause.this, known)
-        for join in select.args.get("joins") or ():
+        given = select.args.get("joins") or []
+        sources = [clause.this, *(join.this for join in given)]
+        joins, terms = sorted_terms(given, select.args.get("where"), self._owner(sources, known))
+        if self.schema.star is not None:
+            members = [found for term in terms if (found := member(term)) is not None]
+            terms = [term for term in terms if member(term) is None]
+            view = self._of_star(select, clause.this, joins, known, members, grouped)
+            joins = [join for join in joins if self._is_lookup(join, known)]
+        else:
+            view = self._from(clause.this, known)
+        for join in joins:
             view = view._with_lookup(join)
-        where = select.args.get("where")
-        if where is None:
+        if not terms:
             return view
-        return replace(view, where=(*view.where, view.condition(where.this)))
+        if view.left:
+            view.check_people(terms)
+        whole = select.args.get("where")
+        if not given and len(terms) > 1:  # as it was written
+            return replace(view, where=(*view.where, view.condition(whole.this)))
+        return replace(view, where=(*view.where, *map(view.condition, terms)))
+
+    def check_people(self, terms: list[Any]) -> None:
+        """Behind LEFT JOIN, a condition on events would leave people out who have none."""
+        star = self.schema.star
+        columns = {c for t in terms for c in parse(self.text(t), self.schema).columns()}
+        if star is not None and any(star.home(c) not in (None, star.people) for c in columns):
+            raise QueryNotAllowed(
+                "WHERE on events behind LEFT JOIN would leave out people without them: use JOIN, "
+                "or FILTER (WHERE ...) beside the aggregates."
+            )
+
+    def _owner(self, sources: list[Any], known: dict[str, View]) -> Callable[[Any], str | None]:
+        """Which of the tables behind FROM and JOIN a column is of."""
+        names: dict[str, set[str]] = {}
+        for source in sources:
+            if type(source).__name__ != "Table":
+                continue
+            lookup, star = self.schema.lookup(source.name), self.schema.star
+            table = None if star is None else star.table(source.name)
+            if source.name.lower() in known:
+                columns = set(known[source.name.lower()].columns or ())
+            elif table is not None and star is not None:
+                columns = set(own_columns(table, star))
+            elif lookup is not None:
+                columns = {n.lower() for n in (lookup.key, *lookup.columns)}
+            else:
+                columns = {n.lower() for n in self.schema.names}
+            names[(source.alias or source.name).lower()] = columns
+
+        def owner(column: Any) -> str | None:
+            table = column.args.get("table")
+            if table is not None:
+                return str(table.name).lower()
+            having = [a for a, columns in names.items() if column.name.lower() in columns]
+            return having[0] if len(having) == 1 else None
+
+        return owner
 
     def _named_by_with(self, select: Any) -> dict[str, View]:
         known = dict(self.known)
@@ -115,7 +130,7 @@ class View:
         if clause.args.get("recursive"):
             raise QueryNotAllowed("WITH RECURSIVE is not supported; WITH names rows once.")
         for cte in clause.expressions:
-            _nothing_else(cte, "this", "alias", "materialized")
+            nothing_else(cte, "this", "alias", "materialized")
             inner = replace(View.base(self.schema, self.table), known=dict(known))
             known[cte.alias.lower()] = inner.projected(cte.this)
         return known
@@ -123,7 +138,7 @@ class View:
     def _from(self, source: Any, known: dict[str, View]) -> View:
         kind = type(source).__name__
         if kind == "Subquery":
-            _nothing_else(source, "this", "alias")
+            nothing_else(source, "this", "alias")
             inner = replace(View.base(self.schema, self.table), known=known)
             return inner.projected(source.this).named(source.alias)
         if kind != "Table" or type(source.this).__name__ != "Identifier":
@@ -133,7 +148,7 @@ class View:
         name = source.name
         if source.args.get("catalog"):
             raise QueryNotAllowed(f"FROM {shorten(written(source))}: name the table alone.")
-        _nothing_else(source, "this", "alias", "db")  # a schema changes nothing: one table is here
+        nothing_else(source, "this", "alias", "db")  # a schema changes nothing: one table is here
         if name.lower() in known and not source.args.get("db"):
             return known[name.lower()].named(source.alias or name)
         if name.lower() != self.table.lower():
@@ -142,6 +157,111 @@ class View:
             )
         base = View.base(self.schema, self.table)
         return replace(base, known=known, names=frozenset({(source.alias or name).lower()}))
+
+    def _of_star(
+        self, select: Any, first: Any, joins: list[Any], known: dict[str, View],
+        members: list[Member], grouped: bool,
+    ) -> View:  # fmt: skip
+        """People and tables of their events, joined or alone."""
+        star = self.schema.star
+        assert star is not None
+        private = [join for join in joins if not self._is_lookup(join, known)]
+        given = [self._given(first, None, known)]
+        given += [self._given(join.this, join, known) for join in private]
+        words = {c.name.lower() for c in select.walk() if type(c).__name__ == "Column"}
+        words |= {"*"} if any(e.is_star for e in select.expressions) else set()
+        among = [self._among(m, given, known) for m in members]
+        found = put_together(given, self.schema, frozenset(words), among, grouped)
+        schema = self.schema
+        if found.per_person is not None:
+            schema = people_view(found.per_person, self.schema).schema
+        return replace(
+            View.base(schema, self.table), known=known, sides=found.sides, where=found.where,
+            per_person=found.per_person, of=found.table, left=found.left,
+            names=frozenset(side.alias for side in found.sides),
+        )  # fmt: skip
+
+    def _is_lookup(self, join: Any, known: dict[str, View]) -> bool:
+        source = join.this
+        if type(source).__name__ != "Table" or source.name.lower() in known:
+            return False
+        star = self.schema.star
+        return star is None or star.table(source.name) is None
+
+    def _given(self, source: Any, join: Any, known: dict[str, View]) -> Given:
+        """One of the things that FROM and JOIN name."""
+        star, kind = self.schema.star, type(source).__name__
+        assert star is not None
+        if kind == "Subquery":
+            nothing_else(source, "this", "alias")
+            inner = replace(View.base(self.schema, self.table), known=known)
+            view, alias = inner.projected(source.this), source.alias or "(...)"
+        elif kind == "Table" and type(source.this).__name__ == "Identifier":
+            nothing_else(source, "this", "alias", "db")
+            alias = source.alias or source.name
+            if source.name.lower() not in known:
+                table = star.table(source.name)
+                if table is None:
+                    names = ", ".join(t.name for t in star.tables)
+                    raise QueryNotAllowed(
+                        f"there is no table {shorten(source.name)!r} here; there are {names}."
+                    )
+                columns = own_columns(table, star)
+                return Given(alias.lower(), columns, table, (is_of(table),), None, join)
+            view = known[source.name.lower()]
+        else:
+            raise QueryNotAllowed(f"FROM {shorten(written(source))}: name a table.")
+        return Given(
+            alias.lower(), view.columns or {}, view.of, view.where, view.per_person, join
+        )  # fmt: skip
+
+    def _among(self, asked: Member, outer: list[Given], known: dict[str, View]) -> Given:
+        """The people of IN (SELECT ...) or EXISTS (SELECT ...)."""
+        star = self.schema.star
+        assert star is not None
+        select, column = asked.select, asked.column
+        inner = replace(View.base(self.schema, self.table), known=known)
+        if column is None:
+            bare = select.copy()
+            bare.set("where", None)
+            bare.set("expressions", [exp_star()])
+            inside = inner.projected(bare)
+            aliases = [(s.alias or s.name).lower() for s in sources_of(select)]
+
+            def is_inside(e: Any) -> bool:
+                table = e.args.get("table")
+                if table is not None:
+                    return table.name.lower() in aliases
+                return e.name.lower() in (inside.columns or {})
+
+            found = linked(select, is_inside)
+            if found is None:
+                raise no_member(written(select))
+            own, column, rest = found
+            select = select.copy()
+            select.set("where", where_of(rest))
+            select.set("expressions", [own.copy()])
+        view = inner.projected(select)
+        chosen = list((view.columns or {}).values())
+        ends = [c for g in outer for c in [g.columns.get(column.name.lower())] if c is not None]
+        person = star.person.name
+        if len(chosen) != 1 or chosen[0].name != person or not ends or ends[0].name != person:
+            raise no_member(written(select))
+        where, people = view.where, view.per_person
+        return Given("", view.columns or {}, view.of, where, people, None, asked.negated)
+
+    def _side(self, column: Any) -> Any:
+        """What a name behind an alias, or alone, stands for; None: nothing."""
+        table, name = column.args.get("table"), column.name.lower()
+        sides = [s for s in self.sides if table is None or table.name.lower() == s.alias]
+        found = [s.columns[name] for s in sides if name in s.columns]
+        if len({f.sql() for f in found}) > 1:
+            raise QueryNotAllowed(
+                f"{column.name!r} is in several tables; write {sides[0].alias}.{column.name}."
+            )
+        if not found and table is None and self.of is not None and self.schema.star is not None:
+            found = [own_columns(self.schema.star.people, self.schema.star).get(name)]
+        return found[0] if found else None
 
     def _with_lookup(self, join: Any) -> View:
         """The same rows, beside each what a public table says of one of its columns."""
@@ -175,11 +295,11 @@ class View:
         columns: dict[str, Any] = {}
         for e in select.expressions:
             columns |= view._projected(e)
-        return replace(view, columns=columns)
+        return replace(view, columns=columns, sides=())
 
     def _of_people(self, select: Any) -> View:
         """A SELECT inside FROM or WITH that is grouped by the person: one row for each."""
-        rows = self.source(select)
+        rows = self.source(select, grouped=True)
         if rows.per_person is not None:
             raise QueryNotAllowed(
                 "GROUP BY inside WITH or FROM: the rows inside are one for each person already."
@@ -201,6 +321,8 @@ class View:
                 )
             if type(e).__name__ == "Column":
                 self._check_table(e)
+            if self.sides:
+                return self._every_side(e)
             if self.columns is not None:
                 return dict(self.columns)
             from sqlglot import exp
@@ -218,10 +340,23 @@ class View:
         parse(written(expanded), self.schema)  # a row function, or refused
         return {name.lower(): expanded}
 
+    def _every_side(self, e: Any) -> dict[str, Any]:
+        """All columns of all tables, or of one."""
+        table = e.args.get("table") if type(e).__name__ == "Column" else None
+        chosen = [s for s in self.sides if table is None or table.name.lower() == s.alias]
+        found: dict[str, Any] = {}
+        for side in chosen:
+            for name, column in side.columns.items():
+                if found.setdefault(name, column).sql() != column.sql():
+                    raise QueryNotAllowed(f"*: {name!r} is in several tables; name the columns.")
+        return found
+
     def has(self, column: Any) -> bool:
         """Does a name in the statement mean a column of these rows?"""
         if self._looked_up(column) is not None:
             return True
+        if self.sides:
+            return self._side(column) is not None
         if self.columns is not None:
             return column.name.lower() in self.columns
         quoted = bool(column.this.args.get("quoted"))
@@ -236,6 +371,8 @@ class View:
             quoted = bool(column.this.args.get("quoted"))
             own = self.schema.get(column.name, quoted=quoted) if self.columns is None else None
             own = own or (self.columns or {}).get(column.name.lower())
+            if self.sides:
+                own = self._side(column)
             if own is not None or not having:
                 return None
             if len(having) > 1:
@@ -262,6 +399,12 @@ class View:
             if found is not None:
                 return found
             self._check_table(node)
+            if self.sides:
+                side = self._side(node)
+                if side is None:
+                    words = [name for s in self.sides for name in s.columns]
+                    raise no_column(node.name, self.schema, words)
+                return side.copy()
             if self.columns is None:
                 bare = node.copy()
                 bare.set("table", None)

@@ -14,6 +14,7 @@ price.py         Price: what a question costs
 query.py         Query, Rows, partitions and values
 row_sets.py      shards by number and rows by key, as people name them
 schema.py        Schema: the declared columns of one table
+star.py          Star: a table of people and tables of their events, as one
 table.py         Table: rows of noisy numbers
 uncertain.py     arithmetic with noisy numbers, errors carried along
 """

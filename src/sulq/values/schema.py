@@ -34,6 +34,7 @@ from sulq.values.column import (
 from sulq.values.declarations import Place, check_names, read_column, read_file_format, read_unit
 from sulq.values.lookup import Lookup, read_lookups
 from sulq.values.period_column import check_period, read_period
+from sulq.values.star import Star, StarTable, read_star
 
 __all__ = [
     "LARGEST",
@@ -43,6 +44,8 @@ __all__ = [
     "TYPES",
     "Column",
     "Schema",
+    "Star",
+    "StarTable",
     "Unit",
     "plain",
 ]
@@ -62,6 +65,7 @@ class Schema:
     file: FileFormat = PLAIN
     lookups: tuple[Lookup, ...] = ()  # public tables that rows may be joined to
     period: str | None = None  # the public column whose new values may appear later
+    star: Star | None = None  # the tables that these rows are stacked from; None: there is one
 
     def __post_init__(self) -> None:
         check_names(self.columns, self.where)
@@ -116,6 +120,11 @@ class Schema:
     def _from_mapping(
         cls, mapping: Mapping[str, Any], text: str, where: str, folder: Path
     ) -> Schema:
+        star = read_star(mapping, text, where)
+        if star is not None:
+            public = read_lookups(mapping.get("lookups"), where, folder)
+            form = read_file_format(mapping.get("file"), where)
+            return cls(star.columns(), where, star.unit(), form, public, star=star)
         columns = mapping.get("columns", mapping if not text else None)
         if not isinstance(columns, Mapping) or not columns:
             raise SchemaError(
@@ -218,12 +227,15 @@ class Schema:
             replace(c, type=types.get(c.name, "integer")) if c.type == "key" else c
             for c in self.columns
         )
-        return replace(self, columns=tuple(typed))
+        star = None if self.star is None else self.star.with_types(types)
+        return replace(self, columns=tuple(typed), star=star)
 
     def to_json(self) -> dict[str, Any]:
         """The whole schema as plain values."""
         body: dict[str, Any] = {"columns": {c.name: c.to_json() for c in self.columns}}
-        if self.unit is not None:
+        if self.star is not None:
+            body = self.star.to_json()
+        elif self.unit is not None:
             body["unit"] = {"column": self.unit.column, "max_rows": self.unit.max_rows}
         if self.period is not None:
             body["period"] = {"column": self.period}

@@ -37,7 +37,7 @@ from sulq.sources.postgres_catalog import (
     Stored,
     contents_of,
     declared_contents_of,
-    find_relation,
+    find_relations,
     untouched,
     version_of,
 )
@@ -68,7 +68,7 @@ class PostgresEngine(SqlEngine):
         self._clean = weakref.finalize(self, _close, self._holder)
         self._holder[:] = [reach(source.url), os.getpid()]
         with first_look(source.url, source.table, self._connection):
-            self._relation = find_relation(self._connection, source.table)
+            self._relation = find_relations(self._connection, source.table, schema.star)
             self.schema = bind(schema, self._relation.types)
             self._writer = PostgresWriter(self.schema, self._relation.columns)
             self._source = self._relation.name
@@ -167,7 +167,12 @@ class PostgresEngine(SqlEngine):
     @property
     def place(self) -> str:
         """Which table of which database of which server, whatever it is called."""
-        return self._relation.place
+        return " ".join(self.places)
+
+    @property
+    def places(self) -> tuple[str, ...]:
+        """The same of each table."""
+        return self._relation.places
 
     @without_words
     def version(self) -> str | None:

@@ -31,6 +31,7 @@ from sulq.engines.spark.executor import (
     runs_programs_here,
     version_here,
 )
+from sulq.engines.spark.stacked_tables import stacked
 from sulq.engines.spark.writer import SparkWriter, called
 from sulq.engines.sql_engine import SqlEngine
 from sulq.engines.text_values_found import Found, statement
@@ -70,6 +71,8 @@ class SparkEngine(SqlEngine):
 
     def __init__(self, source: Source, schema: Schema) -> None:
         self._found: SparkRows = source.frame
+        if schema.star is not None:
+            self._found = stacked(self._found, schema.star, kind_of)
         self._name = source.name
         self._session = self._found.session
         self._lock = threading.RLock()
@@ -110,8 +113,8 @@ class SparkEngine(SqlEngine):
         if unit is None:
             return VIEW
         counted = self._first_of_each(VIEW, self._columns, self._columns)
-        person = self._columns[unit.column]
-        many = f"SELECT 1 FROM {VIEW} GROUP BY {person} HAVING count(*) > {unit.max_rows} LIMIT 1"
+        by, most = self._ranked_by(self._columns)
+        many = f"SELECT 1 FROM {VIEW} GROUP BY {by} HAVING count(*) > {most} LIMIT 1"
         if not self._ask(many):
             return VIEW
         self._session.sql(counted).createOrReplaceTempView(COUNTED)
@@ -164,7 +167,12 @@ class SparkEngine(SqlEngine):
     @property
     def place(self) -> str | None:
         """Where the rows lie, whatever they are called; None for what was only computed."""
-        return self._found.place
+        return " ".join(self.places) or None
+
+    @property
+    def places(self) -> tuple[str, ...]:
+        """The same of each table."""
+        return self._found.places
 
     @without_words
     def version(self) -> str | None:
