@@ -199,8 +199,25 @@ def test_a_ledger_knows_all_tables(tmp_path):
     pa.parquet.write_table(tables["visits"].slice(1), place / "visits.parquet")
     with pytest.raises(sulq.SourceChanged):
         sulq.open(place, star.SCHEMA)
+    other = copy.deepcopy(star.SCHEMA)
+    other["tables"]["visits"]["column"] = "sev"
+    with pytest.raises(sulq.SchemaError, match="whose rows are whose"):
+        refresh(place, other)
     with refresh(place, star.SCHEMA, reason="a visit was withdrawn") as db:
         assert db.budget.remaining == 0
+
+
+@pytest.mark.skipif(not postgres.here(), reason="there is no PostgreSQL")
+def test_a_written_table_of_a_server_stops_the_database():
+    """An event that appears in one of several tables is a change of them all."""
+    rows = star.rows_of(3, 8)
+    db = star_database("postgres", star.tables_of(rows))
+    db.count("age > 40")
+    orders, person = db.schema.star.table("orders").source, rows["people"][0]["person"]
+    with postgres.shared().connect("postgres") as connection:
+        connection.execute(f"INSERT INTO {orders} VALUES (77777, {person}, 3, true)")
+    with pytest.raises(sulq.SourceChanged):
+        db.count("age > 41")
 
 
 def test_a_view_of_a_table_has_the_columns_of_people_too():
@@ -268,6 +285,38 @@ def test_a_broken_declaration_is_refused(broken, said):
     broken(schema)
     with pytest.raises(sulq.SchemaError, match=said):
         Schema.load(schema)
+
+
+REFUSED = {
+    "select count(*) from visits v join visits w on v.patient = w.patient": "joined to itself",
+    "select count(*) from visits v join orders o on v.patient = o.person": "side by side",
+    "select count(*) from visits v join people p on v.sev = p.age": "ON v.patient = p.person",
+    "select count(*) from people p left join visits v on p.person = v.patient": "rows of their own",
+    "select count(*) from visits where patient in (select person from orders)": "has several",
+    "select count(*) from people where age in (select sev from visits)": "the person is in it",
+    "select count(*) from people p where exists (select 1 from orders)": "the person is in it",
+    "select count(*) from people cross join visits": "beside every row",
+    "select count(*) from people p full join visits v on p.person = v.patient": "without one here",
+    "select count(*) from visits where sulq_key = 3": "no column 'sulq_key'",
+    "select count(*) from nowhere": "there are people, visits, orders",
+    "select sum(s) from (select p.person, sum(age) as s from people p left join visits v on "
+    "p.person = v.patient group by p.person)": "of which table",
+    "select sum(s) from (select p.person, count(*) as s from people p left join visits v on "
+    "p.person = v.patient group by p.person)": "of which table",
+    "select sum(s) from (select p.person, max(sev) as s from people p left join visits v on "
+    "p.person = v.patient where sev > 1 group by p.person)": "leave out people",
+    "select avg(x) from (select patient, any_value(sev) as x from visits group by 1)": "not said",
+}
+
+
+@pytest.mark.parametrize(("text", "said"), REFUSED.items(), ids=range(len(REFUSED)))
+def test_joins_that_would_multiply_rows_are_refused(text, said):
+    """Each refusal says why; nothing is charged."""
+    db = star_database("duckdb", star.tables_of(star.rows_of(1, 6)))
+    with pytest.raises(sulq.QueryNotAllowed) as refusal:
+        db.sql(text)
+    assert said in str(refusal.value)
+    assert db.budget.spent == 0
 
 
 def nothing(rows):

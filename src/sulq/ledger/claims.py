@@ -34,6 +34,7 @@ from sulq.ledger.postgres_seal import ServerSeal
 from sulq.ledger.seal import Seal
 from sulq.ledger.types import MEMORY, Group
 from sulq.sources.source import Source, open_source, settled
+from sulq.sources.star_source import star_source
 from sulq.values.schema import Schema
 
 
@@ -199,6 +200,8 @@ def is_about(ledger: str | Path, source: Any, table: str | None = None, schema: 
 def _claims(seal: Seal, source: Any, table: str | None, schema: Any) -> tuple[str, ...]:
     """All that belongs to one ledger only, keyed with this seal's secret."""
     found = settled(open_source(source, table))
+    if schema is not None:
+        found = star_source(found, Schema.load(schema))
     if found.url is None:
         return Guard(found, seal).claims
     running = open_engine(found, Schema.load(schema))
@@ -276,6 +279,22 @@ def check_people(old: Schema, new: Schema) -> None:
             f"unit: column={after!r} but the ledger promised for {before!r}. Nothing was "
             "charged.\nKeep the [unit] of the schema; its max_rows may change."
         )
+    was, now = (_persons(s) for s in (old, new))
+    if (old.star is None) != (new.star is None) or any(now.get(t, was[t]) != was[t] for t in was):
+        raise SchemaError(
+            "tables: whose rows are whose stays as the ledger promised. Nothing was charged.\nKeep "
+            "the columns that name the person in each table; tables of events may come and go."
+        )
+    if old.star and new.star and old.star.people.name != new.star.people.name:
+        raise SchemaError(
+            f"tables: {new.star.people.name!r} is the table of people, but the ledger promised for "
+            f"those of {old.star.people.name!r}. Nothing was charged."
+        )
+
+
+def _persons(schema: Schema) -> dict[str, str]:
+    """The column of each table that names the person."""
+    return {} if schema.star is None else {t.name: t.person for t in schema.star.tables}
 
 
 def check_cells(old: Schema, new: Schema) -> None:

@@ -206,9 +206,9 @@ def one_table(
         return star.unit(said).max_rows, []
     names = {name for node in used for name in node.columns()}
     table = table_of(names, star)
-    if table is None and not any(star.home(name) for name in names):
-        if TABLE in names or kind == "any":  # has the person a row at all?
-            return star.unit(said).max_rows, []
+    if table is None and (TABLE in names or (kind == "any" and not names)):
+        return star.unit(said).max_rows, []  # has the person a row at all?
+    if table is None and (kind in ("count", "sum") or not names):
         raise QueryNotAllowed(
             "an aggregate of a person's rows, of which table? Count a column that one of them has, "
             "such as its key, or say so: count(*) filter (where sulq_table = 'visits')."

@@ -98,25 +98,11 @@ def member(term: Any) -> Member | None:
     return None
 
 
-def exp_star() -> Any:
-    """SELECT *."""
-    from sqlglot import exp
-
-    return exp.Star()
-
-
 def where_of(terms: Sequence[Any]) -> Any:
     """The terms as a WHERE; None of none."""
     from sqlglot import exp
 
     return exp.Where(this=exp.and_(*(t.copy() for t in terms))) if terms else None
-
-
-def sources_of(select: Any) -> list[Any]:
-    """What FROM and JOIN name."""
-    clause = select.args.get("from_")
-    joins = select.args.get("joins") or ()
-    return [s for s in (clause.this if clause else None, *(j.this for j in joins)) if s is not None]
 
 
 def no_member(said: str) -> QueryNotAllowed:

@@ -104,11 +104,16 @@ def _check_join(each: Given, before: Sequence[Given], star: Star) -> None:
         raise QueryNotAllowed(f"{each.said}: {NEVER[kind]}.")
     if not _on_person(each, before, star):
         raise QueryNotAllowed(
-            f"{each.said}: private tables are joined on the person, {star.person.name!r}, and "
-            f"nothing else: ON {before[0].alias}.{star.person.name} = {each.alias}."
-            f"{star.person.name}. Joined on anything else, rows of several people would stand side "
-            "by side. Write further conditions into WHERE."
+            f"{each.said}: private tables are joined on the person, and nothing else: ON "
+            f"{_person(before[0], star)} = {_person(each, star)}. Joined on anything else, rows of "
+            "several people would stand side by side. Write further conditions into WHERE."
         )
+
+
+def _person(each: Given, star: Star) -> str:
+    """What it calls the person, with its alias."""
+    named = [name for name, c in each.columns.items() if c.name == star.person.name]
+    return f"{each.alias}.{named[0] if named else star.person.name}"
 
 
 def _on_person(each: Given, before: Sequence[Given], star: Star) -> bool:

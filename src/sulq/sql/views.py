@@ -22,12 +22,10 @@ from sulq.sql.clauses import nothing_else, only_supported
 from sulq.sql.grouped_rows import read_people
 from sulq.sql.join_terms import (
     Member,
-    exp_star,
     linked,
     member,
     no_member,
     sorted_terms,
-    sources_of,
     where_of,
 )
 from sulq.sql.joins import Joined, read_join
@@ -224,15 +222,13 @@ class View:
         if column is None:
             bare = select.copy()
             bare.set("where", None)
-            bare.set("expressions", [exp_star()])
-            inside = inner.projected(bare)
-            aliases = [(s.alias or s.name).lower() for s in sources_of(select)]
+            inside = {s.alias: s.columns for s in inner.source(bare).sides}
 
             def is_inside(e: Any) -> bool:
                 table = e.args.get("table")
                 if table is not None:
-                    return table.name.lower() in aliases
-                return e.name.lower() in (inside.columns or {})
+                    return table.name.lower() in inside
+                return any(e.name.lower() in columns for columns in inside.values())
 
             found = linked(select, is_inside)
             if found is None:
