@@ -33,6 +33,8 @@ from sulq.server.pgwire.catalogue_words import (
 MAX_TEXT = 50_000  # letters of a statement
 MAX_SERIES = 10_000  # the last number of a series
 ARRAYS = re.compile(r"::\s*(?:pg_catalog\.)?(?:oid|regtype|regclass|xid)\[\]", re.IGNORECASE)
+# Names that PostgreSQL takes behind AS and sqlglot does not; Metabase has such.
+RESERVED = re.compile(r"\bas (select|update|insert|delete|table)\b(?=,| from\b)", re.IGNORECASE)
 Expression = Any  # sqlglot ships no types that mypy takes
 
 
@@ -74,13 +76,18 @@ def parsed(text: str) -> Expression:
     if len(text) > MAX_TEXT:
         raise NotSql
     text = ARRAYS.sub("::uint[]", text)
-    try:
-        found = [e for e in sqlglot.parse(text, dialect="postgres") if e is not None]
-    except (SqlglotError, RecursionError, ValueError):
-        raise NotSql from None
-    if len(found) != 1:
+    found = _parsed(text) or _parsed(RESERVED.sub(r'as "\1"', text))
+    if found is None or len(found) != 1:
         raise NotSql
     return found[0]
+
+
+def _parsed(text: str) -> list[Expression] | None:
+    """The statements of a text; None if sqlglot cannot read it."""
+    try:
+        return [e for e in sqlglot.parse(text, dialect="postgres") if e is not None]
+    except (SqlglotError, RecursionError, ValueError):
+        return None
 
 
 def tables_of(tree: Expression) -> Tables:

@@ -44,6 +44,7 @@ SCHEMA = "public"
 MAX_PARAMETERS = 1000
 CASTS = {"int": INT4, "bigint": INT8, "smallint": INT4, "double": FLOAT8, "decimal": FLOAT8,
          "float": FLOAT8, "boolean": BOOL, "date": DATE, "oid": OID, "uint": OID}  # fmt: skip
+CONSTANTS = {exp.Boolean: BOOL, exp.Literal: TEXT, exp.Null: TEXT}
 DUMMIES = {INT8: "0", FLOAT8: "0", BOOL: "true", DATE: "date '2000-01-01'"}
 
 
@@ -290,9 +291,11 @@ def empty_columns(select: Select, schema: Schema) -> list[Column] | None:
             out += [Column(c.name, type_of(c)) for c in schema.columns]
             continue
         declared = schema.get(inner.name) if isinstance(inner, exp.Column) else None
-        if declared is None:
+        constant = next((oid for kind, oid in CONSTANTS.items() if isinstance(inner, kind)), None)
+        oid = type_of(declared) if declared is not None else constant
+        if oid is None:
             return None
-        out.append(Column(column_name(e), type_of(declared)))
+        out.append(Column(column_name(e), oid))
     return out
 
 
