@@ -180,8 +180,9 @@ def test_a_machine_ten_times_slower_gives_late_replies_and_no_wrong_ones(tmp_pat
 def test_control_where_periods_stay_as_short_replies_stay_late(tmp_path, capsys):
     """Nobody hears of a slow machine, and more of the replies are late as long as it is slow."""
     as_it_is = slowed(tmp_path / "as it is", capsys)
-    seen = slowed(tmp_path / "altered", capsys, recovers=False, altered="never longer")
-    assert (seen.slow.longest, seen.alarms, seen.wrong) == (1, set(), [])
+    seen = slowed(tmp_path / "altered", capsys, recovers=False, altered="never longer",
+                  MOST_LATE="0")  # fmt: skip
+    assert (seen.slow.longest, "slow" in seen.alarms, seen.wrong) == (1, False, [])
     assert seen.slow.late_share() > as_it_is.slow.late_share()
 
 
