@@ -1,7 +1,7 @@
 """python -m benchmarks [section ...] [--write]: run, print ratios, keep them in RESULTS.md.
 
-Without names every section runs but those that install other libraries: peers, models, forests
-and margins. --write replaces the tables of the sections that ran.
+Without names every section runs but those that install other libraries: models, forests and
+margins. --write replaces the tables of the sections that ran.
 """
 
 from __future__ import annotations
@@ -40,13 +40,11 @@ SECTIONS = {
     "scale": "Scale",
     "server": "The server",
     "console": "The console",
-    "peers": "Peers",
     "models": "Classifiers beside others",
     "forests": "Random trees over all rows or blocks",
     "margins": "LinearSVM from moments or gradients",
 }
 NAMED = {
-    "peers",
     "models",
     "forests",
     "margins",

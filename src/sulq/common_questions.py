@@ -15,18 +15,20 @@ from sulq.questions.facts import public_cells
 from sulq.questions.means import mean_query, private_mean
 from sulq.questions.partitions import histogram_axis
 from sulq.questions.question import Question
+from sulq.questions.running_rows import summed
 from sulq.sql.groupings import with_subtotals
 from sulq.sql.quantiles import Distribution
 from sulq.values.answer import Answer
 from sulq.values.marginals import Marginals
 from sulq.values.price import Budget, Price
-from sulq.values.query import Bins, Discover, Query, Rows
+from sulq.values.query import Bins, Discover, Query, Rows, Running
 from sulq.values.table import Table
 from sulq.values.uncertain import Uncertain
 
 if TYPE_CHECKING:
     from sulq.planner import Planner
     from sulq.privacy.promise import Promise
+    from sulq.questions.running_answer import RunningTotals
     from sulq.values.schema import Schema
 
 
@@ -245,6 +247,30 @@ class CommonQuestions:
         )  # fmt: skip
         tables: dict[tuple[str, ...], Table] = self.answer(self.question(asked))
         return tables
+
+    def running(
+        self, expression: str = "count(*)", where: str | None = None, *, over: str | None = None,
+        start: Any = None, horizon: int | None = None, error: Any = None,
+    ) -> RunningTotals:  # fmt: skip
+        """Totals so far of count(*) or sum(...) at every period that has rows.
+
+        Every period pays once, when it is first asked about or when it opens: for the totals of
+        all periods up to the horizon, which are then read off as they come, free. `start` is the
+        first period, `horizon` how many there are, all that are declared unless said. `error` is
+        the 95% half-width of the last total.
+        """
+        asked = Running(summed(expression), over, start, horizon)
+        found: Any = self.ask(Query(asked, where=where, error=error))
+        totals: RunningTotals = found
+        return totals
+
+    def running_price(
+        self, expression: str = "count(*)", where: str | None = None, *, over: str | None = None,
+        start: Any = None, horizon: int | None = None, error: Any = None,
+    ) -> Price:  # fmt: skip
+        """What `running` costs every period that is open now; those that open later pay less."""
+        asked = Running(summed(expression), over, start, horizon)
+        return self.question(Query(asked, where=where, error=error)).price
 
     def discover(
         self, column: str, at_least: int | None = None, *, where: str | None = None,

@@ -15,6 +15,7 @@ from sulq.estimator import Estimator, combined
 from sulq.expressions.parse import shorten
 from sulq.expressions.quoting import quote
 from sulq.expressions.row_function import RowFunction, expand
+from sulq.ledger.open_periods import left_in_each
 from sulq.ledger.types import check_analyst
 from sulq.lifetime import Lifetime
 from sulq.pipeline import Order, Pipeline, Timing
@@ -257,10 +258,10 @@ class Database(CommonQuestions):
         total, _, _ = self._ledger.budget()
         spent, everyone = self._ledger.spent_by_cell(), self._ledger.base()
         schema, out = self._pipeline.engine.schema, []
-        for i, cell in enumerate(schema.cells):
+        each = [spent.get(i, everyone) for i in range(len(schema.cells))]
+        room = left_in_each(each, total, everyone, self._ledger.width)
+        for cell, used, left in zip(schema.cells, each, room, strict=True):
             names = {c.name: v for c, v in zip(schema.cell_columns, cell, strict=True)}
-            used = spent.get(i, everyone)
-            left = max(total - used, 0)
             out.append(names | {"spent": Fraction(used, MICRO), "remaining": Fraction(left, MICRO)})
         return out
 

@@ -227,7 +227,8 @@ def _subject(promise: Promise, schema: Schema) -> Promise:
     """The promise with the one it protects: a row, or a person with all their rows."""
     if schema.unit is None:
         return promise
-    if schema.unit.max_rows > 1 and promise.noise in ("binomial", "stitched"):
+    several = max(schema.unit.max_rows, schema.unit.max_periods or 1) > 1
+    if several and promise.noise in ("binomial", "stitched"):
         raise PromiseError(several_rows(promise.noise))
     return replace(promise, subject="person")
 

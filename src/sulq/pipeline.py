@@ -411,6 +411,7 @@ def requests_of(order: Order) -> list[Request]:
             tuple(spec.code for spec in b.programs),
             b.key_sets,
             b.discoveries,
+            b.of_people,
             order.most,
         )
         for b, each in zip(bundles, ids, strict=True)

@@ -19,17 +19,18 @@ from sulq.questions.facts import Fact, divided, is_public, public_values
 from sulq.questions.joint_price import priced_together
 from sulq.questions.partitions import histogram_axis
 from sulq.questions.people_view import PeopleView, people_view
-from sulq.questions.programs_used import check_programs, with_time
+from sulq.questions.programs_used import check_programs, programs_of, with_time
 from sulq.questions.projection import Projection
 from sulq.questions.question import Bundle, Plan, Question, SharedPlan, listed
 from sulq.questions.star_tables import TableView
 from sulq.sql import ALL, Groupings, compile_statement
 from sulq.strategies.many_tables import Crosstabs, crosstabs, each_table
+from sulq.strategies.running_totals import running_question
 from sulq.strategies.sharing import Shared, may_be_shared, share
 from sulq.strategies.subtotals import Subtotals, is_nested, subtotals
 from sulq.values.marginals import Marginals
 from sulq.values.per_person import PerPerson
-from sulq.values.query import Query
+from sulq.values.query import Query, Running
 
 if TYPE_CHECKING:
     from sulq.ledger import Ledger
@@ -62,6 +63,7 @@ class Planner:
         self.program_fuel = program_fuel  # of a row; None: programs are off
         self.time_micro = time_micro  # for how long a program took, beside its answer
         self.rows = 0  # n, which is public
+        self.periods: Callable[[], Sequence[Any]] = self._periods  # that have rows, public too
         self._older = None if ledger is None else Upgraded(ledger, self.with_tariff)
 
     @property
@@ -110,8 +112,11 @@ class Planner:
             self._base, self._promise, self._pricing, self._name, self._ledger, found,
             self.program_fuel, self.time_micro,
         )  # fmt: skip
-        made.rows = self.rows
+        made.rows, made.periods = self.rows, self.periods
         return made
+
+    def _periods(self) -> Sequence[Any]:
+        return () if self._ledger is None else self._ledger.terms.get("periods") or ()
 
     def question(
         self,
@@ -125,7 +130,7 @@ class Planner:
             query = list(query)
         made = self._question(query, share, together, older=False)
         _check_numbers(made.numbers)
-        if self._older is None or self.of_people or isinstance(query, Marginals):
+        if self._older is None or self.of_people or made.apart or isinstance(query, Marginals):
             return made
         return self._older.question(
             made, lambda: self._question(query, share, together, older=True)
@@ -142,6 +147,8 @@ class Planner:
             if query.per_person is not None and not self.of_people:
                 people = self.per_person(query.per_person)
                 return people._question(replace(query, per_person=None), share, together, older)
+            if isinstance(query.values, Running):
+                return self._running(query)
             return self._together([query], lambda answers: answers[0], older)
         if isinstance(query, Marginals):
             return self._marginals(query, share)
@@ -165,6 +172,25 @@ class Planner:
         asked = [i for i, p in enumerate(plans) if p.bundle is not None]
         shared = self._shared([queries[i] for i in asked]) if share and not older else None
         return listed(plans, shared)
+
+    def _running(self, query: Query) -> Question:
+        """Totals so far at every period."""
+        if self._view is not None or self._pricing != "geometry" or not self._may_share:
+            raise QueryNotAllowed(
+                "running: it needs the table itself, not a view of it, gaussian noise, and pricing "
+                "by geometry. Nothing was charged."
+            )
+        stretches = None if self._ledger is None else self._ledger.stretches
+
+        def checked(query: Query) -> tuple[CheckedQuery, Tariff]:
+            found = self._checked(query, False)
+            if self.time_micro and programs_of(found):
+                raise QueryNotAllowed(
+                    "running: no program here, whose time is told anew with every total."
+                )
+            return found, self.tariff(found)
+
+        return running_question(query, self._base, self.periods(), stretches, checked)
 
     def _of_statement(self, statement: Statement | Groupings, share: bool, older: bool) -> Question:
         if isinstance(statement, Groupings):
@@ -361,6 +387,11 @@ class Planner:
 
     def checked(self, query: Query, older: bool = False) -> CheckedQuery:
         """A query of the stored columns, checked."""
+        if isinstance(getattr(query, "values", None), Running):
+            raise QueryNotAllowed("running: ask for it by itself, not in a list or with others.")
+        return self._checked(query, older)
+
+    def _checked(self, query: Query, older: bool) -> CheckedQuery:
         try:
             hash(query)
         except TypeError:

@@ -129,7 +129,8 @@ class AuditPromise:
         self, schema: Schema, priors: Any, sample: str | None, independent_columns: bool = False
     ) -> AuditPromise:
         """The promise about one table: its priors, or the public sample that decides."""
-        if schema.unit is not None and schema.unit.max_rows > 1:
+        unit = schema.unit
+        if unit is not None and max(unit.max_rows, unit.max_periods or 1) > 1:
             raise PromiseError(
                 "unit: rows of one person are not independent, so mode='audited' cannot protect "
                 "them together. Keep one row per person, or open without mode='audited'."

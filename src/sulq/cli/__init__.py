@@ -19,6 +19,7 @@ Heavy libraries are imported inside the commands, so that `sulq --help` is quick
     prepare.py          demo, plan, schema draft, schema check, init, encode
     programs_run.py     sulq program: the WebAssembly that paid questions ran
     profile.py          sulq profile: what every column looks like, for one price
+    running.py          sulq running: totals so far at every period
     sample.py           sulq sample: synthetic rows from a model
     serve.py            the server from a terminal: serve, allot, alarms, backup, restore
     server_accounts.py  sulq owner, analyst, key: who offers datasets, and who may ask them
@@ -49,6 +50,7 @@ from sulq.cli import (
     prepare,
     profile,
     programs_run,
+    running,
     sample,
     serve,
     server_accounts,
@@ -109,6 +111,7 @@ _add(
     ASKING,
     profile=profile.profile,
     discover=discover.discover,
+    running=running.running,
     rehearse=ask.rehearse,
     shell=shell.shell,
 )

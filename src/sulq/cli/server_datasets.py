@@ -42,6 +42,7 @@ Programs = Annotated[bool, typer.Option("--programs", help="Let questions run We
 Off = Annotated[bool, typer.Option("--off", help="No longer.")]
 Fuel = Annotated[int | None, typer.Option("--fuel", help="The most instructions for a row.")]
 Thawed = Annotated[str | None, typer.Option("--reason", help="Why, if a scan failed and froze it.")]
+MoreRows = Annotated[Path | None, typer.Argument(help="A file of rows; none: they are there.")]
 NewSchema = Annotated[Path | None, typer.Option("--schema", help="A changed schema.")]
 
 
@@ -166,6 +167,25 @@ def _set_state(server: ServerFolder, name: str, state: str, reason: str | None =
     with server.opened() as (services, owner):
         services.datasets.set_state(services.datasets.find(owner.tenant, name), state, reason)
     return Said({"dataset": name, "state": state}, f"{name!r} is {state}.")
+
+
+def dataset_append(
+    server: ServerFolder, name: Dataset, rows: MoreRows = None, reason: Reason = "new periods"
+) -> Said:  # fmt: skip
+    """Take in rows of new periods. Logged; older periods keep what was spent on them.
+
+    With a file, its rows are written into the source, a Parquet file or a folder of them; without,
+    they are there already. A server that runs goes on with them at the next question.
+
+    Example: sulq dataset append people march.parquet --dir clinic
+    """
+    with server.opened() as (services, owner):
+        record = services.datasets.find(owner.tenant, name)
+        services.datasets.append(record, None if rows is None else str(rows.resolve()), reason)
+        db = services.datasets.opened(services.datasets.record(record.id)).db
+        found = {"dataset": name, "rows": db.rows, "periods": db.periods}
+    said = f"{name!r} has {found['rows']:,} rows, periods {db.periods[0]} to {db.periods[-1]}."
+    return Said(found, said)
 
 
 def dataset_refresh(

@@ -11,6 +11,7 @@ import json
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import fields, replace
 from fractions import Fraction
+from os import PathLike
 from typing import Any
 
 from sulq.audit.calls import AuditedCalls
@@ -44,7 +45,10 @@ from sulq.questions.question import (
     spread_of,
     with_noise_of,
 )
+from sulq.questions.running_answer import received
+from sulq.questions.running_rows import RunningRows
 from sulq.values.answer import Answer
+from sulq.values.column import plain
 from sulq.values.price import Budget
 from sulq.values.query import Query, Rows
 from sulq.values.schema import Schema
@@ -87,6 +91,7 @@ class RemoteDatabase(Database):
         )
         self.charge_time(facts.get("time_price", 0))
         self.url = wire.base
+        self._planner.periods = lambda: self.periods
 
     def _planner_of(self, schema: Schema, promise: Any, pricing: str, name: str) -> Planner:
         # The server knows its ledger, and whether programs may run.
@@ -194,6 +199,27 @@ class RemoteDatabase(Database):
         return KeyCounts(found["rows"], found["missing"], found["repeated"])
 
     # ---- looking --------------------------------------------------------------------------
+
+    @property
+    def periods(self) -> list[Any]:
+        """The periods that have rows, where the schema has a [period]. Public."""
+        said = self._wire.get(at(self.name)).get("periods") or ()
+        listed = self.schema[self.schema.period].listed if self.schema.period else ()
+        return [period for period in listed or () if plain(period) in said]
+
+    def append(self, rows: Any = None, *, reason: str = "new periods") -> RemoteDatabase:
+        """The dataset with rows of new periods beside its own: the owner's to say.
+
+        `rows` names a file that the server may read; without, they are in its source already.
+        """
+        if not isinstance(rows, str | PathLike | None):
+            raise Refused(
+                "append: over HTTP rows= names a file that the server may read. Nothing was "
+                "charged.\nUpload it, or append on the server: sulq dataset append."
+            )
+        body = {"reason": reason, "rows": None if rows is None else str(rows)}
+        facts = self._wire.post(at(self.name, "append"), body)
+        return RemoteDatabase(self._wire, facts)
 
     @property
     def budget(self) -> Budget:
@@ -363,6 +389,9 @@ def _estimate(checked: CheckedQuery, tariff: Tariff, answer: dict[str, Any]) -> 
 
 def _filled(bundle: Bundle, answers: Sequence[dict[str, Any]]) -> list[Answer]:
     """The bundle's answers from the numbers that came; both sides must agree what was asked."""
+    checked, tariff = bundle.parts[0]
+    if isinstance(checked.measurement, RunningRows):  # what it has paid for so far, it knows
+        return [received(checked, tariff, answers[0])]
     noisy, prices = [], 0
     for (checked, tariff), answer in zip(bundle.parts, answers, strict=True):
         prices += answer["price_micro"]

@@ -13,6 +13,7 @@ failures.py           ways a scan fails, told without a word of what the engine 
 function_sql.py       how each function is written in SQL
 margins.py            several ways to group, answered from one that is finer
 open_engine.py        which engine reads a source
+first_rows.py         which rows of a person do not count
 people_rows.py        one row for each person, as a SELECT over the stored rows
 read_once.py          SQL for many questions, below which each column is read once
 reference.py          the numpy engine: the definition of what is right

@@ -102,16 +102,16 @@ class DuckDBEngine(SqlEngine):
             stored |= self._type_texts(schema, list(stored), texts)
         self.schema = bind(schema or Schema.of_array(len(stored)), stored)
         physical = {c.name: stored[c.name].split("(")[0] for c in self.schema.columns}
+        encoded = source.kind == "store"  # and so read already
+        self._writer = (StoreWriter if encoded else Writer)(self.schema, physical)
         if self.schema.unit is not None:
             try:
                 self._every = "all_rows"
-                found = limit_rows(self._connection, source, self.schema, self._lazy)
+                found = limit_rows(self._connection, source, self._writer, self._lazy)
                 self._place, self._counted = found
             except duckdb.Error:
                 raise unreadable(source) from None
-        encoded = source.kind == "store"  # and so read already
         self._holdable = source.kind in FILES
-        self._writer = (StoreWriter if encoded else Writer)(self.schema, physical)
         self._once = None if encoded else ReadOnce(self.schema, physical)
         self._set_dictionaries(source.kind == "parquet")
 
@@ -353,8 +353,13 @@ class DuckDBEngine(SqlEngine):
         parts = ", ".join(f"sum(CAST('0x' || substr({row}, {i}, 14) AS HUGEINT))" for i in (1, 15))
         with self._scanning():
             sql = f"SELECT {self._writer.read(self.schema[name])}, count(*), {parts}"
-            found = self._ask(f"{sql} FROM {self._source} GROUP BY 1")
+            found = self._ask(f"{sql} FROM {self._every} GROUP BY 1")
         return {None: "0"} | {value: f"{value} {rest}" for value, *rest in found}
+
+    def every_group(self, names: Sequence[str]) -> Any:
+        """`groups` of all rows, also those that do not count."""
+        with self._scanning():
+            return Cubes(self._writer, self._every, self._table).combinations(names)
 
     def arrow(self) -> Any:
         """The declared columns as one Arrow table, for the reference engine."""

@@ -9,7 +9,9 @@ from typing import Any
 import duckdb
 
 from sulq.engines.duckdb_connection import check_view
+from sulq.engines.first_rows import rows_beyond
 from sulq.engines.sql_engine import most_of_each, repeated_keys, several_with_one_key
+from sulq.engines.writer import Writer
 from sulq.errors import SchemaError
 from sulq.expressions.quoting import quote
 from sulq.sources.source import TEXTS, Source
@@ -21,29 +23,29 @@ PLACE = "sulq_row_number"  # what tells rows of a frame and of a DuckDB file apa
 
 
 def limit_rows(
-    connection: duckdb.DuckDBPyConnection, source: Source, schema: Schema, view: bool
+    connection: duckdb.DuckDBPyConnection, source: Source, writer: Writer, view: bool
 ) -> tuple[str | None, str]:
     """Make `source` at most max_rows rows of each person, the first by key or by place.
 
-    Which ones does not depend on values, and who owns which rows is public. All of them are
-    `all_rows` then. Gives the column that tells rows apart by place, and the WHERE of those left.
+    With [period] in each of the first max_periods that the person has rows in. Which ones does not
+    depend on values, and who owns which rows is public. All of them are `all_rows` then. Gives
+    the column that tells rows apart by place, and the WHERE of those left.
     """
-    assert schema.unit is not None
-    run = connection.execute
+    schema, run = writer.schema, connection.execute
     run("ALTER VIEW source RENAME TO all_rows")
     if schema.star is not None:
         place, rest = None, _beyond_in_star(connection, schema.star)
     else:
-        place, rest = _beyond(connection, source, schema, view)
+        place, rest = _beyond(connection, source, writer, view)
     run(f"CREATE VIEW source AS SELECT * FROM all_rows{rest}")
     return place, rest
 
 
 def _beyond(
-    connection: duckdb.DuckDBPyConnection, source: Source, schema: Schema, view: bool
+    connection: duckdb.DuckDBPyConnection, source: Source, writer: Writer, view: bool
 ) -> tuple[str | None, str]:
+    schema = writer.schema
     assert schema.unit is not None
-    person, most = quote(schema.unit.column), schema.unit.max_rows
     # A file of texts, or a view, has nothing but its columns to tell its rows apart; nor have
     # many files.
     own = {"parquet": "file_row_number" if source.path and source.path.is_file() else None}
@@ -57,7 +59,6 @@ def _beyond(
         )
     key = quote(schema.key.name) if keyed and schema.key is not None else None
     order = ", ".join(part for part in (key, place) if part)  # equal keys by their place
-    rank = f"row_number() OVER (PARTITION BY {person} ORDER BY {order})"
     run = connection.execute
     if place is None:
         several = run(f"SELECT count(*) > count(DISTINCT {key}) FROM all_rows").fetchall()
@@ -67,10 +68,7 @@ def _beyond(
                 "which rows of a person count. Give every row its own, or use Parquet."
             )
     known = place or key
-    run(
-        f"CREATE TABLE beyond AS SELECT {known} AS place FROM (SELECT {known}, {rank} AS "
-        f"rank FROM all_rows) WHERE rank > {most}"
-    )
+    run(f"CREATE TABLE beyond AS {rows_beyond(writer, schema, known, order)}")
     few = run("SELECT count(*) FROM beyond").fetchall()[0][0] == 0
     return place, "" if few else f" WHERE {known} NOT IN (SELECT place FROM beyond)"
 

@@ -150,6 +150,11 @@ class SqlEngine:
         Which ones does not depend on values, and who owns which rows is public.
         """
         unit, key = self.schema.unit, self.schema.key
+        if unit is not None and unit.max_periods is not None:
+            raise SchemaError(
+                "unit: max_periods is for files and frames that DuckDB reads, not for tables "
+                "elsewhere."
+            )
         if unit is None or key is None or key.name == unit.column:
             raise SchemaError(
                 "unit: which rows of a person count is fixed by a key, and a table's rows have "

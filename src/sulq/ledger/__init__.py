@@ -30,11 +30,13 @@ crash may waste a charge; it may never give an unpaid answer. See docs/reference
     postgres.py       one schema of a PostgreSQL database, shared by processes and machines
     postgres_seal.py  marks on each machine, fingerprints with the ledger on the server
     programs.py       the WebAssembly modules that paid questions ran
+    renewal.py        other rows, or more: the entry, and what new periods pay at once
     replay.py         is the chain whole, and do the tables agree with it?
     retry.py          what is done when a ledger's server is lost on the way
     seal.py           what the owner keeps outside: a secret, marks, whose data is whose
     sqlite.py         one SQLite file, safe among threads, processes and forks
     statements.py     statements that SQLAlchemy writes once and SQLite's driver runs
+    streams.py        running totals: what is paid for, and what new periods reserve
     terms.py          entry 0, and whether a ledger is opened as it was begun
     types.py          what is asked and what is charged, as frozen values
 """

@@ -13,6 +13,7 @@ from dataclasses import asdict, replace
 from datetime import UTC, datetime
 from functools import lru_cache
 from hashlib import sha256
+from heapq import nlargest
 from typing import Any, TypeVar
 
 from sqlalchemy import (
@@ -45,6 +46,7 @@ EMPTY = Head(-1, "0" * 64, 0, 0, 0)  # the head before entry 0
 PAGE_ROWS = 1000  # entries read at a time
 GROUP = "group"  # what entry 0 of a group's ledger says of itself
 BATCH = '{"batch"'  # how the free line begins that stands for a whole list with a request id
+RUNNING = '{"running"'  # how a stretch of running totals begins, which goes on after an append
 
 
 # ---- tables ---------------------------------------------------------------------------------
@@ -80,7 +82,8 @@ CHARGES = Table(
     Column("answer", ForeignKey(ENTRIES.c.number)),
     Column("analyst", Text, nullable=False),
     Column("time", Text, nullable=False),
-    Column("kind", String(8), nullable=False),  # question, or batch: the line of a whole list
+    # question, running: of totals that go on, or batch: the line of a whole list
+    Column("kind", String(8), nullable=False),
     Column("question", Text),  # JSON, where the entry has an older text of it; NULL: as there
     UniqueConstraint("query", "epoch"),
     Index("charges_by_analyst", "analyst", "number"),
@@ -204,12 +207,17 @@ def now() -> str:
 
 
 class Spending:
-    """What everybody spent, and what single cells spent beyond it."""
+    """What everybody spent, and what single cells spent beyond it.
 
-    def __init__(self, base: int, most: int, extra: Mapping[int, int]) -> None:
+    One person may be in `width` cells: `most` is what so many of them spent at most. With more
+    than one, `extra` has every cell that spent something.
+    """
+
+    def __init__(self, base: int, most: int, extra: Mapping[int, int], width: int = 1) -> None:
         self.base = base
         self.most = most
         self.extra = dict(extra)
+        self.width = width
 
     def add(self, price: int, cells: Iterable[int] | None) -> int:
         """Spend on these cells (None: everybody) and give the largest spending of any cell."""
@@ -219,11 +227,13 @@ class Spending:
             for cell in cells:
                 self.extra[cell] = self.extra.get(cell, 0) + price
                 self.most = max(self.most, self.extra[cell])
+            if self.width > 1:
+                self.most = sum(nlargest(self.width, self.extra.values()))
         return self.top
 
     @property
     def top(self) -> int:
-        """What the cell that spent most has spent."""
+        """What whoever spent most has spent."""
         return self.base + self.most
 
     def level(self) -> None:
@@ -378,16 +388,21 @@ def as_charge(number: int, body: str, question: str | None) -> Charge:
     return Charge(number=number, **fields)
 
 
-def charge_row(number: int, body: Mapping[str, Any], epoch: int) -> dict[str, Any]:
-    """The index on a charge, from its entry alone; its answer is not known yet."""
+def charge_row(number: int, body: Mapping[str, Any], epoch: int, since: int) -> dict[str, Any]:
+    """The index on a charge, from its entry alone; its answer is not known yet.
+
+    Running totals are about the rows `since` the last refresh, whatever was appended.
+    """
     question = question_of(body["query"])
+    kind = "batch" if question.startswith(BATCH) else "question"
+    kind = "running" if question.startswith(RUNNING) else kind
     return {
         "number": number,
         "query": digest(question),
-        "epoch": epoch,
+        "epoch": since if kind == "running" else epoch,
         "answer": None,
         "analyst": body["analyst"],
         "time": body["time"],
-        "kind": "batch" if question.startswith(BATCH) else "question",
+        "kind": kind,
         "question": None if question == body["query"] else question,
     }

@@ -56,6 +56,11 @@ def _open_in_group(
     pricing: str,
 ) -> tuple[Ledger, Guard]:  # fmt: skip
     check_together(where, group.ledger)
+    if engine.schema.unit is not None and engine.schema.period is not None:
+        raise Refused(
+            f"group={group.name!r}: a table with [unit] and [period] cannot be in one: what its "
+            "periods spent does not say what a person spent. Nothing was charged."
+        )
     unit = engine.schema.unit
     terms = {"promise": {**promise, "pricing": pricing}, "unit": unit.column if unit else None}
     total = promise["queries"] * MICRO
@@ -273,6 +278,15 @@ def know_periods(seal: Seal, engine: Engine) -> None:
 
 def check_people(old: Schema, new: Schema) -> None:
     """The promise is about a row or about a person, and about the same persons throughout."""
+    if (
+        old.unit is not None
+        and new.unit is not None
+        and (old.unit.max_periods != new.unit.max_periods)
+    ):
+        raise SchemaError(
+            f"unit: max_periods={new.unit.max_periods} but the ledger counts people in "
+            f"{old.unit.max_periods}. Nothing was charged.\nKeep it as it is."
+        )
     before, after = (s.unit.column if s.unit else None for s in (old, new))
     if before != after:
         raise SchemaError(

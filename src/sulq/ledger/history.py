@@ -12,6 +12,7 @@ from typing import Any
 
 from sqlalchemy import Connection, Row, bindparam, func, select, text
 
+from sulq.ledger.allotments import NOTHING, allotments
 from sulq.ledger.chain import (
     CELLS,
     CHARGES,
@@ -31,17 +32,19 @@ from sulq.ledger.programs import KIND as PROGRAM
 from sulq.ledger.programs import KeptProgram, kept_programs
 from sulq.ledger.retry import patient
 from sulq.ledger.statements import among, run
-from sulq.ledger.types import Charge, Entry, Head
+from sulq.ledger.streams import SINCE, is_running, stretches
+from sulq.ledger.types import Allotment, Charge, Entry, Head
 
 ANSWERS = ENTRIES.alias("answers")
 _charge = (ENTRIES.c.number, ENTRIES.c.body, CHARGES.c.question)
 _charged = CHARGES.join(ENTRIES, ENTRIES.c.number == CHARGES.c.number)
-_answered = (
+_maybe_answered = (
     select(CHARGES.c.query, *_charge, ANSWERS.c.body)
     .select_from(_charged)
     .outerjoin(ANSWERS, ANSWERS.c.number == CHARGES.c.answer)
-    .where(CHARGES.c.epoch == select(HEAD.c.epoch).scalar_subquery())
 )
+_answered = _maybe_answered.where(CHARGES.c.epoch == select(HEAD.c.epoch).scalar_subquery())
+_going_on = _maybe_answered.where(CHARGES.c.kind == "running", CHARGES.c.epoch == SINCE)
 _charges = select(*_charge).select_from(_charged)
 _first = _charges.order_by(CHARGES.c.number).limit(1)
 _answers = select(CHARGES.c.number, ANSWERS.c.body).join(
@@ -59,7 +62,7 @@ _analysts = select(CHARGES.c.analyst).where(CHARGES.c.number >= bindparam("first
 _sampled = _charges.where(
     CHARGES.c.number.in_(
         select(func.max(CHARGES.c.number))
-        .where(CHARGES.c.number >= bindparam("first"), CHARGES.c.kind == "question")
+        .where(CHARGES.c.number >= bindparam("first"), CHARGES.c.kind != "batch")
         .group_by(CHARGES.c.number // bindparam("step"))
     )
 ).order_by(CHARGES.c.number)
@@ -69,6 +72,7 @@ class History:
     """The reading half of a ledger."""
 
     total: int
+    terms: dict[str, Any]
     _epoch: int
 
     def _reading(self) -> AbstractContextManager[Connection]:
@@ -84,12 +88,27 @@ class History:
     def find_all(self, queries: Iterable[str]) -> dict[str, tuple[Charge, str | None]]:
         """The same for several questions: those of them that are charged."""
         texts = {digest(question_of(query)): query for query in queries}
+        going = [key for key, query in texts.items() if is_running(query)]
+        others = [key for key in texts if key not in set(going)] if going else texts
         with self._reading() as connection:
-            rows = list(among(connection, _answered, CHARGES.c.query, texts))
+            rows = list(among(connection, _answered, CHARGES.c.query, others))
+            rows += among(connection, _going_on, CHARGES.c.query, going)
         return {
             texts[key]: (as_charge(*charge), None if answer is None else answer_in(answer))
             for key, *charge, answer in rows
         }
+
+    @patient
+    def stretches(self, stream: str) -> list[tuple[int, int]]:
+        """What is paid for of running totals, in order: from which period to before which."""
+        with self._reading() as connection:
+            return [(s.first, s.last) for s in stretches(connection).get(stream, ())]
+
+    @patient
+    def in_order(self) -> bool:
+        """Must periods open in the order of the schema? Where totals run, or people are in many."""
+        with self._reading() as connection:
+            return self.terms["schema"].get("unit") is not None or bool(stretches(connection))
 
     def history(self) -> list[Charge]:
         """Every charge ever made, oldest first."""
@@ -117,7 +136,7 @@ class History:
         if analyst is not None:
             asked = asked.where(CHARGES.c.analyst == analyst)
         if not batches:
-            asked = asked.where(CHARGES.c.kind == "question")
+            asked = asked.where(CHARGES.c.kind != "batch")
         order = CHARGES.c.number.desc() if newest else CHARGES.c.number
         with self._reading() as connection:
             rows = connection.execute(asked.order_by(order).limit(limit)).all()
@@ -162,6 +181,18 @@ class History:
         return [(b["time"], self.total - b.get("group", b["remaining"])) for _, b in found]
 
     # -- spending --
+
+    @patient
+    def allotments(self) -> dict[str, Allotment]:
+        """Every analyst who has an allotment or has spent something."""
+        with self._reading() as connection:
+            return allotments(connection)
+
+    @patient
+    def allotment(self, analyst: str) -> Allotment:
+        """What one analyst has spent and may spend."""
+        with self._reading() as connection:
+            return allotments(connection, [analyst]).get(analyst, NOTHING)
 
     def budget(self) -> tuple[int, int, int]:
         """Total, spent and remaining in micro-queries, for the cell that spent most."""

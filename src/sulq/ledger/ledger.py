@@ -7,15 +7,23 @@ leave. After every commit the newest entry is marked outside, in the owner's sea
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from contextlib import suppress
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from sqlalchemy import Connection, bindparam, select, update
 
-from sulq.errors import EngineFailed, LedgerDamaged, Refused, SchemaError, SourceChanged, SulqError
+from sulq.errors import (
+    BudgetExceeded,
+    EngineFailed,
+    LedgerDamaged,
+    Refused,
+    SourceChanged,
+    SulqError,
+)
 from sulq.ledger import location as place
-from sulq.ledger.allotments import NOTHING, allot, allotments
+from sulq.ledger.allotments import allot
 from sulq.ledger.book import Book
 from sulq.ledger.chain import (
     CHARGES,
@@ -36,15 +44,16 @@ from sulq.ledger.group_ledger import GroupLedger, Standing
 from sulq.ledger.history import ANSWERS, History, answer_in
 from sulq.ledger.membership import Membership, entered, joined_since
 from sulq.ledger.migrate import is_current, upgrade
-from sulq.ledger.open_periods import check_opened, open_cells
+from sulq.ledger.open_periods import cells_each, check_opened, open_cells
 from sulq.ledger.pay import Known, look_up, normal, pay
-from sulq.ledger.replay import HIGHEST, KEPT, audit
+from sulq.ledger.renewal import check_same_cells, renewed
+from sulq.ledger.replay import audit
 from sulq.ledger.retry import Lost, patient, plainly
 from sulq.ledger.seal import Seal
 from sulq.ledger.sqlite import Disk, Place
 from sulq.ledger.statements import among
 from sulq.ledger.terms import check_opening, check_promise, opening, plain
-from sulq.ledger.types import MEMORY, Allotment, Charge, Freeze, Head, Request
+from sulq.ledger.types import MEMORY, Charge, Freeze, Head, Request
 
 _answered = select(CHARGES.c.number, CHARGES.c.epoch, ANSWERS.c.body).outerjoin(
     ANSWERS, ANSWERS.c.number == CHARGES.c.answer
@@ -79,9 +88,11 @@ class Ledger(Book, History):
         self._group: Membership | None = None  # what is charged here is counted there too
         self._joined = False  # was it taken into a group since it was opened here?
         self._epoch = 0  # the rows this process is about: another's refresh does not move it
+        self._since = 0  # the entry since which these were only added to
         self._bills: Together[Bill, Known] = Together(disk.lock, self._pay)
         self._answers: Together[Answers, dict[int, str]] = Together(disk.lock, self._keep)
         self._open: tuple[int, ...] | None = None  # cells of periods that have rows; None: all
+        self.width = 1  # in how many cells the rows of one person may count
         self.cells = 0
         self.terms: dict[str, Any] = {}
 
@@ -144,10 +155,10 @@ class Ledger(Book, History):
             if self._seal is not None:
                 self._seal.check_mark(mark, replay.head.number, lambda n: hash_of(connection, n))
         self.verified = now()
-        self._seen, self._epoch = replay.head, replay.head.epoch
+        self._seen, self._epoch, self._since = replay.head, replay.head.epoch, replay.since
         self._freeze = replay.freeze
         self.terms, self.cells, self.total = replay.terms, replay.cells, replay.total
-        self._open = open_cells(self.terms)
+        self._open, self.width = open_cells(self.terms), cells_each(self.terms)
         self.name = replay.name
         self._mark()
         self._group = entered(self._disk, self._seal, replay)
@@ -218,7 +229,7 @@ class Ledger(Book, History):
         A question already charged, or asked again with the same request id, pays nothing.
         `new` says that `find` has just found none of them, so that looking twice is saved.
         """
-        bill = Bill([normal(request, self.cells, self._open) for request in requests])
+        bill = Bill([normal(r, self.cells, self._open, self.width) for r in requests])
         if not new:
             with self._reading() as connection:
                 bill.head = read_head(connection)
@@ -230,7 +241,8 @@ class Ledger(Book, History):
     @patient
     def charge_each(self, bills: Sequence[Sequence[Request]]) -> list[list[Charge] | SulqError]:
         """Pay several bills, each by itself whole or not at all, in one transaction."""
-        asked = [Bill([normal(r, self.cells, self._open) for r in bill]) for bill in bills]
+        opened = (self.cells, self._open, self.width)
+        asked = [Bill([normal(r, *opened) for r in bill]) for bill in bills]
         outcomes = self._bills.through_each(asked)
         lost = [outcome for outcome in outcomes if isinstance(outcome, Lost)]
         if lost and len(lost) == len(outcomes):
@@ -283,9 +295,14 @@ class Ledger(Book, History):
             known = look_up(page.connection, bill.requests)
         if self._freeze is not None and known.lacks(bill.requests):
             raise refusal(self.name, self._freeze)
-        said: Any = {"total": self.total, "name": self.name, "discoveries": allowed(self.terms)}
-        pay(page, bill.requests, known, count=self._counted, **said)
+        self._write_charges(page, bill.requests, known)
         return known
+
+    def _write_charges(self, page: Page, requests: Sequence[Request], known: Known) -> None:
+        pay(
+            page, requests, known, total=self.total, name=self.name, since=self._since,
+            width=self.width, discoveries=allowed(self.terms), count=self._counted,
+        )  # fmt: skip
 
     def _counted(self, requests: Sequence[Request]) -> list[int | None]:
         """What its group has left after each of these, counted there first; None: it has none."""
@@ -383,18 +400,6 @@ class Ledger(Book, History):
         with self._writing() as page:
             return allot(page, analyst, allotted, self.total)
 
-    @patient
-    def allotments(self) -> dict[str, Allotment]:
-        """Every analyst who has an allotment or has spent something."""
-        with self._reading() as connection:
-            return allotments(connection)
-
-    @patient
-    def allotment(self, analyst: str) -> Allotment:
-        """What one analyst has spent and may spend."""
-        with self._reading() as connection:
-            return allotments(connection, [analyst]).get(analyst, NOTHING)
-
     # -- other rows --
 
     @plainly()
@@ -410,25 +415,26 @@ class Ledger(Book, History):
         """
         new = plain(terms)
         check_promise(self.terms, new)
-        if cells is not None and cells != self.cells:
-            raise SchemaError(
-                f"cells={cells} but the ledger has {self.cells}: what each cell spent could not "
-                "be carried over. Nothing was charged.\nKeep the public columns and their values."
-            )
+        check_same_cells(cells, self.cells)
         if new_periods:
-            check_opened(self.terms, new, in_group=self._group is not None)
+            check_opened(self.terms, new, in_group=bool(self._group), ordered=self.in_order())
         same_rows = same_rows or new_periods
         if self._group is not None and not same_rows:
             self._group.level()
         with self._writing() as page:
-            spending = KEPT if same_rows else HIGHEST
-            said = {"terms": new, "body": body, "spending": spending, "time": now()}
-            epoch = page.append("append" if new_periods else "refresh", said)
-            page.head = replace(page.head, epoch=epoch)
-            if not same_rows:
-                page.level()
+            going_on = renewed(page, new, body, self.cells, same_rows, new_periods)
+            self._reserve(page, going_on)
+            epoch = page.head.epoch
         self.terms, self._epoch, self._open = new, epoch, open_cells(new)
+        self._since = self._since if new_periods else epoch
         return epoch
+
+    def _reserve(self, page: Page, requests: Sequence[Request]) -> None:
+        """Let the new periods pay for running totals that go on; those they cannot pay for end."""
+        for request in requests:
+            with suppress(BudgetExceeded):
+                self._write_charges(page, [request], look_up(page.connection, [request]))
+                page.write()  # so that the next one is measured against it
 
     # -- verifying --
 

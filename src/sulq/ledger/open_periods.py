@@ -5,7 +5,8 @@ A period that has not opened has no rows: nothing is spent on it, whatever is as
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping, Sequence
+from heapq import nlargest
 from typing import Any
 
 from sulq.errors import Refused, SchemaError
@@ -20,7 +21,24 @@ def open_cells(terms: Mapping[str, Any]) -> tuple[int, ...] | None:
     return Schema.load(terms["schema"]).cells_of(periods)
 
 
-def check_opened(old: Mapping[str, Any], new: Mapping[str, Any], *, in_group: bool) -> None:
+def cells_each(terms: Mapping[str, Any]) -> int:
+    """In how many cells the rows of one person may count: max_periods, else 1."""
+    unit = (terms.get("schema") or {}).get("unit") or {}
+    return int(unit.get("max_periods") or 1)
+
+
+def left_in_each(spent: Sequence[int], total: int, base: int, width: int) -> list[int]:
+    """What may still be spent on each cell alone, where a person may be in `width` of them."""
+    found = []
+    for i, used in enumerate(spent):
+        others = nlargest(width - 1, (s - base for s in (*spent[:i], *spent[i + 1 :])))
+        found.append(max(total - used - sum(others), 0))
+    return found
+
+
+def check_opened(
+    old: Mapping[str, Any], new: Mapping[str, Any], *, in_group: bool, ordered: bool
+) -> None:
     """Refuse an append that is anything but new periods of the same table."""
     if in_group:
         raise Refused("append: a dataset of a group takes no new periods. Nothing was charged.")
@@ -31,6 +49,26 @@ def check_opened(old: Mapping[str, Any], new: Mapping[str, Any], *, in_group: bo
         )
     if not set(old.get("periods") or ()) <= set(new.get("periods") or ()):
         raise Refused("append: a period that had rows has none. Run `sulq refresh`.")
+    check_in_order(Schema.load(new["schema"]), old["periods"], new["periods"], ordered)
+
+
+def check_in_order(
+    schema: Schema, opened: Collection[Any], new: Collection[Any], ordered: bool
+) -> None:
+    """Refuse a period that comes before an open one, where earlier ones decide about later ones.
+
+    Running totals have said what there was up to the last; and of a person's periods the first
+    ones count, so that one more before them would take the place of one that has counted.
+    """
+    listed = list(schema[str(schema.period)].listed or ())
+    last = max((listed.index(p) for p in opened), default=-1)
+    late = [str(p) for p in listed[: last + 1] if p in set(new) - set(opened)]
+    if ordered and late:
+        raise Refused(
+            f"append: {', '.join(late)} would open behind {listed[last]}, which has rows. Nothing "
+            "was written or charged.\nWith running totals, or [unit] max_periods, periods open in "
+            "the order in which the schema lists them. Run `sulq refresh` if they must come in."
+        )
 
 
 def is_append(old: Mapping[str, Any], new: Mapping[str, Any]) -> bool:

@@ -6,7 +6,7 @@ question of one analyst. Both are looked up first, so that asking again writes n
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -31,14 +31,15 @@ from sulq.ledger.discovery_count import check_discoveries, keep_discoveries
 from sulq.ledger.kept_keys import keep_sets, sets_not_kept
 from sulq.ledger.older_text import question_of
 from sulq.ledger.programs import keep_programs, not_kept
-from sulq.ledger.statements import among
+from sulq.ledger.statements import among, run
+from sulq.ledger.streams import SINCE, check_follow_on, is_running
 from sulq.ledger.types import Charge, Request
 
-_charged = (
-    select(CHARGES.c.query, ENTRIES.c.number, ENTRIES.c.body, CHARGES.c.question)
-    .join(ENTRIES, ENTRIES.c.number == CHARGES.c.number)
-    .where(CHARGES.c.epoch == select(HEAD.c.epoch).scalar_subquery())
+_every = select(CHARGES.c.query, ENTRIES.c.number, ENTRIES.c.body, CHARGES.c.question).join(
+    ENTRIES, ENTRIES.c.number == CHARGES.c.number
 )
+_charged = _every.where(CHARGES.c.epoch == select(HEAD.c.epoch).scalar_subquery())
+_going_on = _every.where(CHARGES.c.kind == "running", CHARGES.c.epoch == SINCE)
 _bound = select(REQUESTS.c.request, CHARGES.c.query).join(
     CHARGES, CHARGES.c.number == REQUESTS.c.charge
 )
@@ -57,15 +58,18 @@ def _id_key(request: Request) -> str:
     return digest(request.analyst, "" if request.id is None else request.id)
 
 
-def normal(request: Request, cells: int, opened: tuple[int, ...] | None = None) -> Request:
+def normal(
+    request: Request, cells: int, opened: tuple[int, ...] | None = None, width: int = 1
+) -> Request:
     """The request as it is stored: its cells sorted and once each; all of them means everybody.
 
-    `opened` are the cells of periods that have rows, where rows arrive by periods.
+    `opened` are the cells of periods that have rows, where rows arrive by periods. A person may be
+    in `width` cells: what asks about people, each once, is then charged to everybody, once.
     """
     question = question_of(request.query)
     if question != request.query:
         request = replace(request, query=question)
-    if opened is not None:
+    if opened is not None and not (request.people and width > 1):
         asked = set(opened if request.cells is None else request.cells)
         if request.price and not asked & set(opened):
             raise QueryNotAllowed(
@@ -121,7 +125,12 @@ class Known:
 
 def look_up(connection: Connection, requests: Sequence[Request]) -> Known:
     """What the ledger has of these requests; refuse an id used for anything else."""
-    rows = among(connection, _charged, CHARGES.c.query, dict.fromkeys(map(_key, requests)))
+    keys = {_key(request): is_running(request.query) for request in requests}
+    plain = [key for key, going_on in keys.items() if not going_on]
+    rows = [
+        *among(connection, _charged, CHARGES.c.query, plain),
+        *among(connection, _going_on, CHARGES.c.query, keys.keys() - set(plain)),
+    ]
     ids = dict.fromkeys(_id_key(r) for r in requests if r.id is not None)
     bound = among(connection, _bound, REQUESTS.c.request, ids)
     charges = {query: as_charge(*charge) for query, *charge in rows}
@@ -143,7 +152,7 @@ def look_up(connection: Connection, requests: Sequence[Request]) -> Known:
 
 def pay(
     page: Page, requests: Sequence[Request], known: Known, *, total: int, name: str,
-    discoveries: int,
+    discoveries: int, since: int, width: int,
     count: Callable[[Sequence[Request]], Sequence[int | None]],
 ) -> None:  # fmt: skip
     """Charge each question not charged yet and bind each new id; or refuse all of them.
@@ -156,7 +165,8 @@ def pay(
         if _key(request) not in known.charges:
             new.setdefault(_key(request), request)
     _check_most(requests, sum(request.price for request in new.values()), name)
-    spending = _afford(page, new.values(), total, name)
+    check_follow_on(page.connection, new.values())
+    spending = _afford(page, new.values(), total, name, width)
     allotments = Allotments(page.connection, new.values())
     allotments.check(new.values(), name)
     modules = not_kept(page, [code for request in new.values() for code in request.programs])
@@ -169,7 +179,7 @@ def pay(
     for (key, request), there in zip(new.items(), counted, strict=True):
         remaining = total - spending.add(request.price, request.cells)
         left, own = (remaining, there), allotments.spend(request)
-        known.charges[key] = _append_charge(page, request, left, own)
+        known.charges[key] = _append_charge(page, request, left, own, since)
     for request in fresh_ids:
         _append_id(page, request, known.charges[_key(request)])
     page.index(_set_extra, *({"which": c, "extra": e} for c, e in spending.extra.items()))
@@ -189,8 +199,10 @@ def _check_most(requests: Sequence[Request], price: int, name: str) -> None:
         raise error
 
 
-def _afford(page: Page, new: Iterable[Request], total: int, name: str) -> Spending:
+def _afford(page: Page, new: Collection[Request], total: int, name: str, width: int) -> Spending:
     """The spending before these requests; refuse them if any cell would exceed the total."""
+    if width > 1:
+        return _afford_in_several(page, new, total, name, width)
     everybody, added = 0, dict[int, int]()
     for request in new:
         if request.cells is None:
@@ -209,8 +221,42 @@ def _afford(page: Page, new: Iterable[Request], total: int, name: str) -> Spendi
     return Spending(page.head.base, page.head.most, before)
 
 
+def _afford_in_several(
+    page: Page, new: Collection[Request], total: int, name: str, width: int
+) -> Spending:
+    """The same where a person may be in several cells: no `width` of them may exceed the total."""
+    before = {cell: extra for cell, extra in run(page.connection, _extras).fetchall()}
+    spending = Spending(page.head.base, page.head.most, before, width)
+    after = replace_spending(spending)
+    for request in new:
+        after.add(request.price, request.cells)
+    if after.top > total:
+        cells = {c for r in new for c in r.cells or ()} or None
+        price = sum(request.price for request in new)
+        raise BudgetExceeded(price, _room(spending, cells, total), name)
+    return spending
+
+
+def replace_spending(spending: Spending) -> Spending:
+    """The same, to be tried out."""
+    return Spending(spending.base, spending.most, spending.extra, spending.width)
+
+
+def _room(spending: Spending, cells: Iterable[int] | None, total: int) -> int:
+    """The highest price that these cells could pay."""
+    chosen = None if cells is None else list(cells)
+    low, high = 0, max(total - spending.base, 0)
+    while low < high:
+        middle = (low + high + 1) // 2
+        if replace_spending(spending).add(middle, chosen) <= total:
+            low = middle
+        else:
+            high = middle - 1
+    return low
+
+
 def _append_charge(
-    page: Page, request: Request, left: tuple[int, int | None], own: int | None
+    page: Page, request: Request, left: tuple[int, int | None], own: int | None, since: int
 ) -> Charge:
     remaining, in_group = left
     fields: dict[str, Any] = {
@@ -228,7 +274,7 @@ def _append_charge(
         kept["group"] = fields["remaining"] = in_group
         kept["remaining"] = remaining
     number = page.append("charge", kept)
-    page.index(_new_charge, charge_row(number, fields, page.head.epoch))
+    page.index(_new_charge, charge_row(number, fields, page.head.epoch, since))
     return Charge(number=number, **fields)
 
 

@@ -32,7 +32,8 @@ def _named(period: Any) -> str:
 def present(engine: Engine) -> list[Any]:
     """The declared periods that have rows, in the order of the schema. Public, like n."""
     name = str(engine.schema.period)
-    groups: Any = engine.groups([name])  # type: ignore[attr-defined]
+    groups_of: Any = getattr(engine, "every_group", None) or engine.groups  # type: ignore[attr-defined]
+    groups = groups_of([name])
     found = set(groups.column(0).to_pylist())
     return [value for value in engine.schema[name].listed or () if value in found]
 

@@ -34,7 +34,7 @@ from sulq.ledger.chain import (
 from sulq.ledger.discovery_count import KIND as DISCOVER
 from sulq.ledger.discovery_count import allowed
 from sulq.ledger.freeze import followed
-from sulq.ledger.open_periods import is_append
+from sulq.ledger.open_periods import cells_each, is_append
 from sulq.ledger.types import Allotment, Freeze, Head
 
 # What a refresh did with spending. Entries written before release 2 do not say, and left it with
@@ -84,6 +84,7 @@ class Replay(Following):
         self.freeze: Freeze | None = None
         self.prices = 0  # of all charges together
         self.discoveries = 0
+        self.since = 0  # the entry since which rows were only added to
         self._spending = Spending(0, 0, {})  # as the tables have it
         self._highest = Spending(0, 0, {})  # the most that rows may have spent, wherever they moved
         self.charges: dict[int, dict[str, Any]] = {}  # rows of the index on them
@@ -97,6 +98,7 @@ class Replay(Following):
         if kind == "open":
             self.terms, self.cells, self.total = body["terms"], body["cells"], body["total"]
             self.name, self.id = body["name"], body.get("id") or self.head.hash
+            self._spending.width = self._highest.width = cells_each(body["terms"])
             if is_group(body):
                 raise Refused(
                     f"this is the ledger of the group {self.name!r}, not of a dataset. Nothing was "
@@ -117,7 +119,7 @@ class Replay(Following):
             self._answer(number, body["charge"])
         elif kind == "refresh":
             self.terms = body["terms"]
-            self.head = replace(self.head, epoch=number)
+            self.head, self.since = replace(self.head, epoch=number), number
             self._refresh(number, body.get("spending"))
         elif kind == "append":
             if not is_append(self.terms, body["terms"]):
@@ -154,7 +156,8 @@ class Replay(Following):
     @property
     def spending(self) -> Spending:
         """What everybody and each cell has spent."""
-        return Spending(self._spending.base, self._spending.most, self._spending.extra)
+        now = self._spending
+        return Spending(now.base, now.most, now.extra, now.width)
 
     @property
     def whole(self) -> int:
@@ -180,7 +183,7 @@ class Replay(Following):
         self.prices += body["price"]
         self._to_head()
         self._spend(number, body)
-        self.charges[number] = charge_row(number, body, self.head.epoch)
+        self.charges[number] = charge_row(number, body, self.head.epoch, self.since)
         if body["request"] is not None:
             self._bind(number, body, number)
 

@@ -25,6 +25,7 @@ class Request:
     programs: tuple[bytes, ...] = ()  # modules that it runs
     key_sets: tuple[tuple[str, tuple[Any, ...]], ...] = ()  # hashes and keys of rows it names
     discoveries: int = 0  # how often it names values that nobody listed
+    people: bool = False  # is it about people, of whom each counts once whatever rows they have?
     most: int | None = None  # that may be charged for it and what is paid with it; None: its price
 
     def __post_init__(self) -> None:

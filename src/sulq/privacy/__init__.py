@@ -17,4 +17,5 @@ No rows and no disk. Everything that privacy rests on is an int or a Fraction.
     several_facts.py  how far several beliefs about one row can grow at once
     strategy_matrix.py  matrices that answer every range or prefix of a line of cells best
     thresholds.py   from how many rows on a value is named that nobody listed
+    toeplitz.py     running totals: whole-number weights, their sizes, and how to read them
 """

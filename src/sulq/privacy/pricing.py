@@ -34,6 +34,7 @@ class Priced:
     geometry: Geometry
     private_cells: bool = False  # is it a secret which cell a row is in?
     rows_each: int = 1  # rows of one person that may count, each with this geometry
+    periods_each: int = 1  # periods of one person that add up in the same numbers
     error: Fraction | None = None  # of the widest number; None: as the promise has it
     share: Fraction | None = None  # of the rows below a value that is chosen: no noise is added
 
@@ -41,6 +42,15 @@ class Priced:
     def released(self) -> int:
         """Of how many cells, or combinations of them, numbers leave."""
         raise NotImplementedError
+
+    @property
+    def squared_each(self) -> int:
+        """What squared L2 of one row is to be multiplied by, for each period that pays.
+
+        k periods of one person move an answer by the sum of what each moves it by: squared, by at
+        most k times the sum of the squares (Cauchy and Schwarz).
+        """
+        return self.rows_each**2 * self.periods_each
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,8 +75,8 @@ def tariff_of(query: Priced, promise: Promise, pricing: str = "geometry") -> Tar
     # Most questions are of a few sorts: all counts of a table have one tariff.
     cells = query.released if pricing == "paper" else 1
     sort = (
-        kinds, query.geometry, query.private_cells, query.rows_each, query.error, query.share,
-        cells, promise, pricing,
+        kinds, query.geometry, query.private_cells, query.rows_each, query.periods_each,
+        query.error, query.share, cells, promise, pricing,
     )  # fmt: skip
     found = _known.get(sort)
     if found is None:
@@ -156,7 +166,7 @@ def _size(query: Priced, promise: Promise, pricing: str) -> Fraction:
     size = _change(query, promise)
     if pricing == "paper":
         size = max(Fraction(query.released * len(query.releases)), size)
-    return size * query.rows_each ** (2 if promise.noise == "gaussian" else 1)
+    return size * (query.squared_each if promise.noise == "gaussian" else query.rows_each)
 
 
 def _change(query: Priced, promise: Promise) -> Fraction:

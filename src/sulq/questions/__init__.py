@@ -21,6 +21,8 @@ percentile_choice.py  a value that a share of the rows lies below, chosen among 
 programs_used.py       which programs a question runs, and whether its owner lets them
 projection.py         db.project: columns that are weighted sums of a table's own
 question.py           a question checked and priced, before it is paid
+running_answer.py     running totals with their errors, and what came in between two
+running_rows.py       running totals as a measurement: the answers of a stretch of periods
 residual.py           what a table says beyond its margins, as a measurement
 shards.py             shards of the rows: a fixed hash of the key, as cells of the ledger
 star_tables.py        which of several tables a question is about

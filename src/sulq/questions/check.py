@@ -38,6 +38,7 @@ from sulq.questions.partitions import (
 from sulq.questions.people_view import PeopleRows, people_view
 from sulq.questions.percentile_choice import Choice, choice
 from sulq.questions.residual import projected
+from sulq.questions.running_rows import RunningRows, cells_of, plain_query, running_rows
 from sulq.questions.shards import in_shards, numbers_in, shard_ranges, shards_of
 from sulq.questions.star_tables import in_tables, of_one_table
 from sulq.values.query import (
@@ -48,6 +49,7 @@ from sulq.values.query import (
     Query,
     Residual,
     Rows,
+    Running,
     Strategy,
     Terms,
 )
@@ -120,6 +122,9 @@ def check(
         )
     base = schema
     query, people, schema = _of_people(of_one_table(query, schema), schema)
+    running = query.values if isinstance(query.values, Running) else None
+    if running is not None:
+        query = plain_query(query, schema)
     if isinstance(query.values, Terms) and not query.values.groups and not older:
         query = replace(query, values=query.values.sums)
     summed, terms = (None, []) if older else _summed(query, schema)
@@ -136,23 +141,21 @@ def check(
     values, mix, releases, geometry = built
     measurement = _measurement(query, axes, schema, loose, noise, guarantee)
     private_cells |= isinstance(measurement, Discovery)  # which value a row has
-    if measurement is not None:
+    if running is not None:
+        measurement, releases = running_rows(running, schema, rows, axes, releases, geometry)
+        geometry, cells = measurement.geometry, cells_of(measurement, cells, schema)
+    elif measurement is not None:
         releases, geometry = _of_whole(measurement, releases[0].weight2)
     if size * len(releases) > MAX_RELEASES:
         raise QueryNotAllowed(
             f"the answer would have {size:,} cells x {len(releases):,} values, at most "
             f"{MAX_RELEASES:,} numbers. Ask for fewer cells."
         )
-    if query.error is not None and noise in ("binomial", "stitched"):
-        raise QueryNotAllowed(
-            f"error={float(query.error):g}: {noise} noise has one variance for the life of the "
-            "database. Leave error out, or open with noise='gaussian' or 'laplace'."
-        )
+    _check_error(query.error, noise)
     distinct = isinstance(values, Dense) and values.kind == "people"
     rows_each = 1 if schema.unit is None or distinct else schema.unit.max_rows
-    if rows_each > 1 and noise in ("binomial", "stitched"):
-        # m rows may move one number by m units, which m queries of one unit do not cover.
-        raise QueryNotAllowed(several_rows(noise))
+    periods_each = 1 if distinct else _periods_each(cells, axes, measurement, schema)
+    _check_several(rows_each, periods_each, noise, measurement)
     said = None if measurement is None else measurement.said
     text = _canonical(
         query, base, rows, private, axes, values, mix, releases, sample, said, older, people
@@ -160,17 +163,27 @@ def check(
     return CheckedQuery(
         text, rows, sample, private, axes, values, mix, cells, measurement,
         None if people is None else people.of(text), releases=releases,
-        geometry=geometry, private_cells=private_cells, rows_each=rows_each, error=query.error,
+        geometry=geometry, private_cells=private_cells, rows_each=rows_each,
+        periods_each=periods_each, error=query.error,
         share=measurement.share if isinstance(measurement, Choice) else None,
     )  # fmt: skip
+
+
+def _check_error(error: Fraction | None, noise: str) -> None:
+    """Two noise kinds have one variance."""
+    if error is not None and noise in ("binomial", "stitched"):
+        raise QueryNotAllowed(
+            f"error={float(error):g}: {noise} noise has one variance for the life of the "
+            "database. Leave error out, or open with noise='gaussian' or 'laplace'."
+        )
 
 
 def _of_people(query: Query, schema: Schema) -> tuple[Query, PeopleRows | None, Schema]:
     """The question in terms of the rows that it is about, and their columns."""
     if query.per_person is None:
         return query, None, schema
-    if isinstance(query.values, Discover):
-        raise QueryNotAllowed("discover: values are found among the table's own rows only.")
+    if isinstance(query.values, Discover | Running):
+        raise QueryNotAllowed(f"{query.values.kind}: it is about the table's own rows only.")
     view = people_view(query.per_person, schema)
     return view.spelled(query), view.people, view.stored
 
@@ -197,6 +210,32 @@ def _of_whole(measurement: Measurement, weight2: Fraction) -> tuple[tuple[Releas
         g, radius2=g.radius2 * weight2, diameter2=g.diameter2 * weight2,
         radius1=g.radius1 * weight, diameter1=g.diameter1 * weight,
     )  # fmt: skip
+
+
+def _periods_each(
+    cells: tuple[int, ...] | None, axes: tuple[Axis, ...], measurement: Measurement | None,
+    schema: Schema,
+) -> int:  # fmt: skip
+    """Of how many periods a person's rows may add up in the same numbers."""
+    if schema.unit is None or schema.unit.max_periods is None:
+        return 1
+    nodes = [a.node for a in axes if measurement is None and a.node is not None]
+    if any(n.op == "column" and n.value == schema.period for n in nodes):
+        return 1  # the numbers of one period are not those of another
+    if isinstance(measurement, RunningRows):  # the rows of earlier periods are in these answers too
+        return min(schema.unit.max_periods, measurement.stream.horizon)
+    return min(schema.unit.max_periods, schema.cell_count if cells is None else len(cells))
+
+
+def _check_several(
+    rows_each: int, periods_each: int, noise: str, measurement: Measurement | None
+) -> None:
+    """Refuse what cannot be asked of people with several rows."""
+    if max(rows_each, periods_each) > 1 and noise in ("binomial", "stitched"):
+        # m rows may move one number by m units, which m queries of one unit do not cover.
+        raise QueryNotAllowed(several_rows(noise))
+    if periods_each > 1 and isinstance(measurement, Discovery):
+        raise QueryNotAllowed("discover: of people in several periods, one period at a time.")
 
 
 def several_rows(noise: str) -> str:

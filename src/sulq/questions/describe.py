@@ -82,6 +82,11 @@ def _shorten(text: str) -> str:
 def _sentence(body: dict[str, Any]) -> str:
     if "batch" in body:
         return f"a batch of {len(body['batch']):,} questions, charged one by one"
+    if "running" in body:
+        first, last = body["running"]["from"] + 1, body["running"]["to"]
+        of = {name: value for name, value in body["of"].items() if name != "error"}
+        which = f"{first} to {last}" if last > first else f"{first}"
+        return f"running totals of {_sentence(of)}, answers of periods {which}"
     parts = [_what(body)]
     if "modulo" in body:  # of an audited table
         parts.append(f"modulo {body['modulo']}")

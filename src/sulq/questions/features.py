@@ -61,7 +61,7 @@ class FeatureReader:
         assert schema.unit is not None
         self.schema = schema
         self.person = schema.unit.column
-        self.most = schema.unit.max_rows
+        self.most = schema.unit.max_rows * (schema.unit.max_periods or 1)
         self.gate = gate  # the private predicate on rows
         self.rows = rows  # the public one
         self.found: dict[str, Feature] = {}

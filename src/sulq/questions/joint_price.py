@@ -49,4 +49,4 @@ def _price_of(queries: Sequence[CheckedQuery], guarantee: str) -> int:
     known = frozenset(i for i, text in enumerate(axes) if found[text].public)
     dp = guarantee == "dp"
     size = radius2(parts, sizes) if dp else diameter2(parts, sizes, known)
-    return math.ceil(size * queries[0].rows_each ** 2 * MICRO)
+    return math.ceil(size * queries[0].squared_each * MICRO)

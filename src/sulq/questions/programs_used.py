@@ -45,7 +45,7 @@ def with_time(parts: Parts, micro: int) -> Parts:
     """
     for i, (query, tariff) in enumerate(parts):
         if programs_of(query) and tariff.price.micro:
-            more = replace(tariff.price, micro=tariff.price.micro + micro * query.rows_each**2)
+            more = replace(tariff.price, micro=tariff.price.micro + micro * query.squared_each)
             return (*parts[:i], (query, replace(tariff, price=more)), *parts[i + 1 :])
     return parts
 

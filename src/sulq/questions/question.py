@@ -75,6 +75,11 @@ class Bundle:
         return sum(isinstance(checked.measurement, Discovery) for checked, _ in self.parts)
 
     @property
+    def of_people(self) -> bool:
+        """Are they about people, each with one row in place of the table's own?"""
+        return any(checked.people is not None for checked, _ in self.parts)
+
+    @property
     def programs(self) -> tuple[Spec, ...]:
         """The programs that they run."""
         return tuple(spec for checked, _ in self.parts for spec in programs_of(checked))
@@ -96,11 +101,15 @@ class Question:
     facts: tuple[Fact, ...] = ()  # what is public of it: exact and free
     half_widths: tuple[float, ...] | None = None  # 95%, where other numbers are laid out than paid
     across: bool = False  # does the layout read a number off several cells, as a quantile?
+    apart: bool = False  # are its bundles about different rows, each of which pays for one?
 
     @property
     def price(self) -> Price:
         """What it costs; equal bundles are paid once, and what is public is free."""
         distinct = {bundle.text: bundle.price for bundle in self.bundles}
+        if self.apart:
+            most = max(price.micro for price in distinct.values())
+            return Price(most, self.half_widths or ())
         price = sum([*distinct.values(), *(fact.price for fact in self.facts)], Price(0))
         return price if self.half_widths is None else Price(price.micro, self.half_widths)
 

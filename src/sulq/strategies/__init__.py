@@ -6,6 +6,7 @@ many_tables.py       tables of counts that are asked together
 nonnegative.py       tables that agree and have no cell below zero, nearest to noisy ones
 optimum.py           the best whole-number matrix to read a given batch of sums from
 residual_planner.py  the best way to ask many tables of the same columns
+running_totals.py    totals so far at every period, from one answer for each
 sharing.py           many counts over the same few-valued columns, from one strategy
 subtotals.py         histograms with subtotals: tables over the same cells, from one strategy
 """

@@ -167,7 +167,7 @@ def crosstabs(
     workload = Workload(sizes, axes, weights, known, counted)
     if not workload.measured or len(workload.parts) > MAX_PARTS:
         return None
-    scaled = _scaled(workload, guarantee, budget, tables[0].rows_each)
+    scaled = _scaled(workload, guarantee, budget, tables[0].squared_each)
     partitions = [part for _, part in every.values()]
     like = replace(asked[0][0], by=None, values=("1",))
     queries = tuple(_query(like, part, partitions, scaled.get(part)) for part in workload.parts)
@@ -215,7 +215,7 @@ def _query(
 
 
 def _scaled(
-    workload: Workload, guarantee: str, budget: Fraction | None, rows_each: int
+    workload: Workload, guarantee: str, budget: Fraction | None, squared_each: int
 ) -> dict[Axes, Fraction]:
     """The weights of the parts; with a budget, as large as it allows."""
     best = best_weights(workload, guarantee)
@@ -225,11 +225,11 @@ def _scaled(
     budget = Fraction(math.floor(budget * MICRO), MICRO)  # prices are rounded up to these
     if not budget:
         raise QueryNotAllowed("budget: want at least one micro-query, 0.000001.")
-    scale = float(budget / (_price(workload, weights, guarantee) * rows_each**2))
+    scale = float(budget / (_price(workload, weights, guarantee) * squared_each))
     for attempt in itertools.count():
         less = scale * (1 - 1e-4 * attempt)
         weights = {part: rounded(weight2, less) for part, weight2 in best.items()}
-        if _price(workload, weights, guarantee) * rows_each**2 <= budget:
+        if _price(workload, weights, guarantee) * squared_each <= budget:
             return weights
     raise AssertionError("a lower scale has a lower price")
 

@@ -92,10 +92,19 @@ PLAIN = FileFormat()  # nothing is said of it
 
 @dataclass(frozen=True, slots=True)
 class Unit:
-    """Whose rows are whose: `column` names the person, who counts with at most `max_rows`."""
+    """Whose rows are whose: `column` names the person, who counts with at most `max_rows`.
+
+    Where rows arrive by periods that is in each of them, and in at most `max_periods`, the first.
+    """
 
     column: str
     max_rows: int
+    max_periods: int | None = None
+
+    def to_json(self) -> dict[str, Any]:
+        """As a schema file says it."""
+        said: dict[str, Any] = {"column": self.column, "max_rows": self.max_rows}
+        return said if self.max_periods is None else said | {"max_periods": self.max_periods}
 
 
 def plain(value: Any) -> Any:

@@ -69,12 +69,17 @@ def read_unit(spec: Any, where: str) -> Unit | None:
     if spec is None:
         return None
     at = f"{where}: " if where else ""
-    if not isinstance(spec, Mapping) or set(spec) != {"column", "max_rows"}:
-        raise SchemaError(f'{at}unit: want column = "person_id" and max_rows = 5, nothing else.')
-    most = spec["max_rows"]
-    if isinstance(most, bool) or not isinstance(most, int) or not 1 <= most <= 1000:
-        raise SchemaError(f"{at}unit: max_rows = {most!r}, want a whole number from 1 to 1000.")
-    return Unit(str(spec["column"]), most)
+    needed = {"column", "max_rows"}
+    if not isinstance(spec, Mapping) or not needed <= set(spec) <= needed | {"max_periods"}:
+        raise SchemaError(
+            f'{at}unit: want column = "person_id" and max_rows = 5, with [period] also '
+            "max_periods = 12, nothing else."
+        )
+    for name in ("max_rows", "max_periods"):
+        most = spec.get(name, 1)
+        if isinstance(most, bool) or not isinstance(most, int) or not 1 <= most <= 1000:
+            raise SchemaError(f"{at}unit: {name} = {most!r}, want a whole number from 1 to 1000.")
+    return Unit(str(spec["column"]), spec["max_rows"], spec.get("max_periods"))
 
 
 def read_column(name: str, spec: Any, place: Place) -> Column:

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from sulq.errors import SchemaError
-from sulq.values.column import Column
+from sulq.values.column import Column, Unit
 
 
 def read_period(spec: Any, where: str) -> str | None:
@@ -19,9 +19,11 @@ def read_period(spec: Any, where: str) -> str | None:
     return str(spec["column"])
 
 
-def check_period(name: str | None, columns: Mapping[str, Column], unit: bool) -> None:
-    """Refuse a period that forms no ledger cells of its own."""
+def check_period(name: str | None, columns: Mapping[str, Column], unit: Unit | None) -> None:
+    """Refuse a period that forms no ledger cells, and people in nobody said how many of them."""
     if name is None:
+        if unit is not None and unit.max_periods is not None:
+            raise SchemaError("unit: max_periods is for rows that arrive by periods: add [period].")
         return
     column = columns.get(name)
     if column is None or not column.is_cell:
@@ -29,8 +31,8 @@ def check_period(name: str | None, columns: Mapping[str, Column], unit: bool) ->
             f"period: column {name!r} must be declared with public = true and values = [...], all "
             "periods that are to come among them: each has its own spending."
         )
-    if unit:
+    if unit is not None and unit.max_periods is None:
         raise SchemaError(
-            "period: with [unit] all rows of a person are charged alike, in whatever period they "
-            "are. Leave one of the two out; without [unit] the promise is about a row."
+            "period: with [unit] say in how many periods a person may count, max_periods = 12: "
+            "what is spent on all of them is within T. Without [unit] the promise is about a row."
         )

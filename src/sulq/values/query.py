@@ -257,7 +257,38 @@ class Discover(Plain):
             raise QueryNotAllowed(f"at_least={most!r}: want a whole number of rows.")
 
 
-_KNOWN = Mean | People | Terms | Sums | Products | Strategy | Residual | Percentile | Discover
+@dataclass(frozen=True)
+class Running(Plain):
+    """Totals so far of a sum, at every period that has rows: `db.running` asks for these.
+
+    `start` is the first period, the first one declared unless given, and `horizon` how many
+    periods the totals may go on for, all that are declared unless given. `span` is the ledger's:
+    which of their strategy answers are asked for at once.
+    """
+
+    kind = "running"
+    expression: str = "1"
+    over: str | None = None
+    start: Any = None
+    horizon: int | None = None
+    span: tuple[int, int] | None = None
+
+    def __post_init__(self) -> None:
+        if not isinstance(self.expression, str):
+            raise QueryNotAllowed(
+                f"running: {self.expression!r}, want a count or a sum such as 'sum(age)'."
+            )
+        for name in ("horizon", "over"):
+            kinds: Any = (int, "a number of periods") if name == "horizon" else (str, "a column")
+            given = getattr(self, name)
+            if given is not None and (isinstance(given, bool) or not isinstance(given, kinds[0])):
+                raise QueryNotAllowed(f"running: {name}={given!r}, want {kinds[1]}.")
+        object.__setattr__(self, "span", freeze(self.span))
+
+
+_KNOWN = (
+    Mean | People | Terms | Sums | Products | Strategy | Residual | Percentile | Discover | Running
+)
 Values = tuple[str, ...] | _KNOWN
 
 
@@ -371,7 +402,7 @@ class Query(Plain):
 
 
 _PARTITIONS = (Bins, NearestCentre, Side, Leaf, Blocks)
-_VALUES = (Mean, People, Terms, Sums, Products, Strategy, Residual, Percentile, Discover)
+_VALUES = (Mean, People, Terms, Sums, Products, Strategy, Residual, Percentile, Discover, Running)
 KINDS: dict[str, type[Any]] = {c.kind: c for c in (*_PARTITIONS, *_VALUES, Rows, PerPerson, Query)}
 
 

@@ -74,7 +74,7 @@ class Schema:
                 f"unit: column {self.unit.column!r} is not declared. Add [columns."
                 f'{self.unit.column}] with type = "integer" or "text".'
             )
-        check_period(self.period, self._by_name, self.unit is not None)
+        check_period(self.period, self._by_name, self.unit)
         if self.key is not None and self.key.shards is not None and self.unit is not None:
             raise SchemaError(
                 f"column {self.key.name!r}: shards part rows, and a person of [unit] may have rows "
@@ -192,8 +192,8 @@ class Schema:
     @cached_property
     def cell_columns(self) -> tuple[Column, ...]:
         """The public columns whose listed values form the ledger's cells."""
-        if self.unit is not None:
-            return ()  # a person's rows may lie in several cells, so all are charged alike
+        if self.unit is not None:  # a person's rows may lie in several cells: all pay alike
+            return () if self.period is None else (self[self.period],)
         shards = () if self.shards is None else (self.shards,)
         return (*(c for c in self.columns if c.is_cell), *shards)
 
@@ -236,7 +236,7 @@ class Schema:
         if self.star is not None:
             body = self.star.to_json()
         elif self.unit is not None:
-            body["unit"] = {"column": self.unit.column, "max_rows": self.unit.max_rows}
+            body["unit"] = self.unit.to_json()
         if self.period is not None:
             body["period"] = {"column": self.period}
         if self.file != PLAIN:

@@ -30,6 +30,7 @@ TABLE = [
     ("GET", f"{D}/answers", None, (200, 200, 200, 404, 404, 404)),
     ("GET", f"{D}/budget", None, (200, 200, 200, 404, 404, 404)),
     ("POST", f"{D}/refresh", {"reason": "because"}, (200, 200, 403, 404, 404, 404)),
+    ("POST", f"{D}/append", {"reason": "because"}, (422, 422, 403, 404, 404, 404)),
     ("GET", f"{D}/ledger", None, (200, 200, 403, 404, 404, 404)),
     ("GET", f"{D}/allotments", None, (200, 200, 403, 404, 404, 404)),
     ("PUT", f"{D}/allotments/bob", {"queries": 50}, (200, 200, 403, 404, 404, 404)),

@@ -313,6 +313,7 @@ DECISIONS = [
     (f"{D}/owner/freeze", {}), (f"{D}/owner/close", {"typed": "people"}), (f"{D}/owner/check", {}),
     (f"{D}/owner/describe", {"description": "forged"}),
     (f"{D}/owner/refresh", {"reason": "forged"}),
+    (f"{D}/owner/append", {"why_append": "forged"}),
     (f"{D}/people/invite", {"analyst": "eve"}), (f"{D}/people/uninvite", {"analyst": "bob"}),
     (f"{D}/people/allot", {"analyst": "bob", "queries": "1"}),
     (f"{D}/schema", {"refresh": "yes", "reason": "forged", "columns": "1", "n0": "secret",

@@ -224,6 +224,16 @@ class Refresh(Body):
     schema_: dict[str, Any] | str | None = Field(None, alias="schema")
 
 
+class Append(Body):
+    """Go on with rows of new periods."""
+
+    reason: Reason
+    rows: str | None = Field(
+        None, max_length=4096, description="A file whose rows are written into the source.",
+        examples=["march.parquet"],
+    )  # fmt: skip
+
+
 class NewAnalyst(Body):
     """An analyst of this tenant."""
 

@@ -34,9 +34,10 @@ from sulq.server.services.allowed_sources import as_missing
 from sulq.server.services.datasets import PROMISE, Dataset
 from sulq.server.services.histories import chain_of
 from sulq.server.services.program_switch import set_programs
+from sulq.values.column import plain
 
 # Decisions that every principal sees.
-SHOWN = ("open", "join", "refresh", "carry", "freeze", "resume", "override", "restore")
+SHOWN = ("open", "join", "refresh", "append", "carry", "freeze", "resume", "override", "restore")
 routes = router("datasets")
 
 
@@ -111,6 +112,7 @@ def _description(here: DatasetCaller, dataset: Dataset, db: Database) -> dict[st
         "state": here.record.state if stop is None else "frozen",
         "frozen": stop if stop is None or here.principal.is_owner else {"time": stop["time"]},
         "rows": db.rows,
+        "periods": plain(tuple(db.periods)) if db.schema.period else None,
         "schema": db.schema.to_json(),
         "promise": promise.to_json() | {"words": str(promise), "std": promise.std},
         "pricing": db.pricing,
@@ -202,6 +204,26 @@ async def refresh(here: OwnDataset, body: models.Refresh) -> Response:
     await here.run(here.services.sources.check_still, record.arguments, here.principal.person)
     with as_missing(record.name):
         await here.run(datasets.refresh, record, body.reason, schema)
+    fresh = await here.look(datasets.record, record.id)
+    return reply(await _described(replace(here, record=fresh)))
+
+
+@routes.post(
+    "/datasets/{name}/append",
+    response_model=replies.DatasetReply,
+    summary="Take in rows of new periods",
+)
+async def append(here: OwnDataset, body: models.Append) -> Response:
+    """Logged; older periods keep what was spent on them, new ones begin with nothing.
+
+    `rows` names a file that the server may read, whose rows are written into the source. Without
+    it they are there already.
+    """
+    datasets, record, owner = here.services.datasets, here.record, here.principal.person
+    await here.run(here.services.sources.check_still, record.arguments, owner)
+    rows = None if body.rows is None else here.services.sources.allowed(body.rows, owner)
+    with as_missing(record.name if body.rows is None else body.rows):
+        await here.run(datasets.append, record, rows, body.reason)
     fresh = await here.look(datasets.record, record.id)
     return reply(await _described(replace(here, record=fresh)))
 

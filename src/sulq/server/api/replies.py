@@ -132,6 +132,9 @@ class DatasetReply(Reply):
     created: Time
     frozen: dict[str, Any] | None = Field(description="When and why a scan stopped it.")
     rows: int = Field(examples=[200])
+    periods: list[Any] | None = Field(
+        description="Those that have rows, where they arrive by periods.", examples=[["2026-01"]]
+    )
     schema_: dict[str, Any] = Field(
         alias="schema", examples=[{"columns": {"age": {"type": "integer", "low": 0, "high": 100}}}]
     )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from typing import Any
 
 from starlette.responses import Response
@@ -35,7 +36,9 @@ async def owner(
     alarms = (await here.get("/v1/alarms"))["alarms"] if whole else []
     return here.page(
         "owner.html", problem, name=name, tab="owner", facts=facts, record=record, stopped=stopped,
-        reason=here.form.get("reason"), checked=checked,
+        reason=here.form.get("reason"), checked=checked, rows=here.form.get("rows"),
+        why_append=here.form.get("why_append"),
+        by_periods="period" in json.loads(record.arguments)["schema"],
         alarms=[a for a in alarms if a["dataset"] == name and a["seen"] is None],
     )  # fmt: skip
 
@@ -77,6 +80,15 @@ async def refresh(here: PageContext) -> Response:
     name = here.part("name")
     await here.send("POST", at(name, "refresh"), {"reason": here.form.get("reason")})
     return here.go(f"/console/datasets/{name}/owner", done="refreshed")
+
+
+@pages.post(HOME + "/owner/append", again=owner)
+async def append(here: PageContext) -> Response:
+    """Take in rows of new periods."""
+    name = here.part("name")
+    body = {"reason": here.form.get("why_append"), "rows": here.form.get("rows") or None}
+    await here.send("POST", at(name, "append"), body)
+    return here.go(f"/console/datasets/{name}/owner", done="appended")
 
 
 @pages.get(HOME + "/owner/close")

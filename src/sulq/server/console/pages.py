@@ -51,6 +51,7 @@ NOTICES = {
     "made": "The dataset is made. Invite whoever may ask it.",
     "frozen": "Frozen. Nothing may be asked until you thaw it.",
     "thawed": "Thawed. It answers again.",
+    "appended": "Rows of new periods are in. What was spent stays with the older ones.",
     "refreshed": "Refreshed: it goes on with its rows as now. What was spent stays spent.",
     "closed": "Closed. Its ledger stays: made again from the same rows, it goes on.",
     "invited": "Invited.",

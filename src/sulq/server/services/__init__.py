@@ -24,6 +24,7 @@ measurements.py     what questions take, on made-up rows
 periods.py          how long a batch of questions lasts
 program_switch.py   whether questions to a dataset may run programs
 quiet.py            periods measured again while nobody asks
+renewals.py         a dataset's rows as they are now, or more of them
 garbage.py          when memory is tidied: between batches
 windows.py          the public moments of one batch
 beat.py             questions gathered, answered in batches, replies that leave together

@@ -26,6 +26,7 @@ PAGE = 1000  # entries read at a time
 WORDS = {
     "analyst": "{about} became an analyst",
     "analyst-removed": "{about} was removed: their keys and invitations ended",
+    "append": "{dataset} took in rows of new periods",
     "close": "{dataset} was closed",
     "dataset": "{dataset} was made",
     "freeze": "{dataset} was frozen",

@@ -14,7 +14,6 @@ import warnings
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
 from sulq.database import Database
@@ -22,7 +21,6 @@ from sulq.errors import NotFound, QueryNotAllowed, Refused, SulqError
 from sulq.ledger.location import exists
 from sulq.ledger.types import MEMORY
 from sulq.open_database import open as open_database
-from sulq.open_database import refresh
 from sulq.privacy.promise import Promise
 from sulq.server.services import locations
 from sulq.server.services.access import Record, record_of
@@ -35,11 +33,11 @@ from sulq.server.services.dataset_ledgers import (
     note_in,
 )
 from sulq.server.services.events import FAILED, LATE, note
-from sulq.server.services.locations import LEDGERS
 from sulq.server.services.measurements import ELSEWHERE, MadeUp, Measurements
 from sulq.server.services.people import Person, check_name
 from sulq.server.services.periods import Pace, Periods, pace_of
 from sulq.server.services.registry import Registry, Taken, alarm, new_id, now
+from sulq.server.services.renewals import Renewals, refresh_rows
 from sulq.server.services.settings import Settings
 from sulq.sources.postgres import is_address
 from sulq.values.schema import Schema
@@ -104,7 +102,7 @@ class Use:
         self._closing.append(close)
 
 
-class Datasets:
+class Datasets(Renewals):
     """All datasets of a server. What blocks here is meant for a thread of its own."""
 
     def __init__(self, registry: Registry, settings: Settings) -> None:
@@ -244,7 +242,7 @@ class Datasets:
                 self._database(said | {"ledger": MEMORY, "group": None}).close()  # only if so
                 known = give_up(ledger, override)
             if refresh is not None and exists(ledger):
-                self._refresh(said, refresh)
+                refresh_rows(said, refresh)
             group = said.get("group")
             shared = None if group is None else group_beside(ledger, owner.tenant, group)
             db = self._database(said | {"group": shared})
@@ -257,13 +255,6 @@ class Datasets:
                 raise
             self._keep(record, db)
         return record
-
-    def _refresh(self, said: Mapping[str, Any], reason: str) -> None:
-        check_text(reason, "refresh", 1000)
-        refresh(
-            said["source"], said["schema"], ledger=said["ledger"], table=said.get("table"),
-            name=said["name"], reason=reason,
-        ).close()  # fmt: skip
 
     def _written(
         self, owner: Person, name: str, said: Mapping[str, Any], description: str
@@ -368,27 +359,6 @@ class Datasets:
                     "there, so it is frozen: whether a scan fails may depend on rows. Look at what "
                     "was asked, then thaw it with a reason.",
                 )  # fmt: skip
-
-    def refresh(self, record: Record, reason: str, schema: Any = None) -> None:
-        """Go on with changed rows or a changed schema; logged, and what was spent stays spent."""
-        folder = self._settings.folder
-        arguments = locations.found(json.loads(record.arguments), folder)
-        if schema is not None:
-            arguments["schema"] = Schema.load(schema).to_json()
-        with self._opening:
-            self.forget(record)
-            locations.check_there(record.name, arguments)
-            locations.note_former(json.loads(record.arguments), folder)
-            own = folder / LEDGERS / f"{record.tenant}.{record.name}.ledger"
-            inside = not self.ledgers.is_elsewhere(arguments["ledger"])
-            self.ledgers.other(
-                record.tenant, Path(arguments["ledger"]) if inside else own, arguments
-            )
-            self._refresh(arguments, reason)
-        with self._registry.writing() as run:
-            run("UPDATE datasets SET arguments = ?, pace = NULL WHERE id = ?",
-                json.dumps(locations.kept(arguments, folder)), record.id)  # fmt: skip
-            note(run, record.id, "refresh", reason=reason)
 
     # ---- late replies ---------------------------------------------------------------------
 

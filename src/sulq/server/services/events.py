@@ -22,10 +22,19 @@ WORDS = {
     "remove": "{who} was removed: their keys and invitations ended",
     "close": "closed",
     "refresh": "its rows are taken as they are",
+    "append": "rows of new periods were taken in",
 }
 LATE = "the server, because rows were late too often"
 FAILED = "the server, because a scan failed"
-LOGGED = ("freeze", "thaw", "invite", "uninvite", "close", "refresh")  # in the audit log too
+LOGGED = (
+    "freeze",
+    "thaw",
+    "invite",
+    "uninvite",
+    "close",
+    "refresh",
+    "append",
+)  # in the audit log too
 
 
 def note(
