@@ -271,9 +271,10 @@ def test_people_joined_to_their_events(session):
     declared = Schema.load(star_statements.SCHEMA)
     engine = open_engine(star_source(open_source(frames), declared), declared)
     texts = [ours for (ours, _), _ in star_statements.statements(8, times(5, 300))]
-    asked = test_star.checked_all(texts, wanted.schema)
-    for query, found, right in zip(asked, engine.sums(asked), wanted.sums(asked), strict=True):
-        assert found == right, query.text
+    for i in range(0, len(texts), 10):  # so many as an analyst asks at once
+        asked = test_star.checked_all(texts[i : i + 10], wanted.schema)
+        for query, found, right in zip(asked, engine.sums(asked), wanted.sums(asked), strict=True):
+            assert found == right, query.text
     again = {**frames, "people": frames["people"].union(frames["people"])}
     with pytest.raises(sulq.SchemaError, match="missing or repeated"):
         open_engine(star_source(open_source(again), declared), declared)
