@@ -10,8 +10,10 @@ import pytest
 from helpers import SilentNoise
 from seeded_noise import SeededNoise
 from test_append_rows import MONTHS, SCHEMA, ledger, opened, rows, spent
+from typer.testing import CliRunner
 
 import sulq
+from sulq.cli import app
 from sulq.errors import MICRO
 from sulq.ledger.ledger import Ledger
 from sulq.open_database import append, refresh
@@ -302,3 +304,27 @@ def test_over_http_too(tmp_path):
         assert found.between(MONTHS[1], MONTHS[2]).std > 0
         assert numbers(db.running("count(*)")) == [20, 40, 60]
         assert db.budget.spent == 1
+
+
+def test_from_a_terminal(source):
+    """sulq running, its price first; a second time it is free."""
+    toml = source.with_name("t.toml")
+    toml.write_text(
+        f'[period]\ncolumn = "month"\n[columns.month]\npublic = true\nvalues = {MONTHS}\n'
+        '[columns.sick]\ntype = "boolean"\n[columns.age]\ntype = "integer"\nlow = 0\nhigh = 99\n'
+    )
+    settings = source.with_name("sulq.toml")
+    settings.write_text(
+        'source = "t.parquet"\nschema = "t.toml"\nepsilon = 1.0\nqueries = 5\nledger = "t.ledger"\n'
+    )
+
+    def run(*said):
+        where = ["--where", "sick", "--config", str(settings), "--json"]
+        found = CliRunner().invoke(app, ["running", "count(*)", *said, *where])
+        assert found.exit_code == 0, found.output
+        return json.loads(found.stdout)
+
+    assert run("--price") == {"price_micro": MICRO}
+    first = run()
+    assert [row["month"] for row in first["rows"]] == MONTHS[:1]
+    assert run()["rows"] == first["rows"]
