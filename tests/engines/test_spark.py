@@ -142,12 +142,14 @@ def test_partitions_values_and_rows(session):
         for case in cases(function):
             given = {"engine": noted, "rows": rows} | case
             function(**{n: given[n] for n in inspect.signature(function).parameters})
-    assert len(noted.answers) > 100
+    every = noted.answers
+    assert len(every) > 100
+    noted.answers = dict(some(every.items(), 100))
     engine = spark_engine(session, noted.rows_of, noted.schema)
     compare(engine, noted)
-    for query in some(contract.EVERY_KIND[::3], 6):  # one at a time goes other ways
+    for query in some(contract.EVERY_KIND[::3], 3):  # one at a time goes other ways
         (made,) = checked([query], engine)
-        assert engine.sums([made]) == [noted.answers[made.text, str(made.values)][1]]
+        assert engine.sums([made]) == [every[made.text, str(made.values)][1]]
 
 
 def test_programs_run_in_the_executors(session):
