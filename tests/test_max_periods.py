@@ -105,6 +105,20 @@ def test_a_question_over_several_periods_costs_each_so_many_times(source):
         sulq.open(pd.read_parquet(source), schema(), epsilon=1.0, queries=9, noise="binomial")
 
 
+def test_a_bin_of_several_periods_costs_as_their_sum_does():
+    """Somebody in three years moves the count of a bin that has them all by three."""
+    years = [2020, 2021, 2022, 2023]
+    declared = schema(periods=3)
+    declared["columns"]["month"]["values"] = years
+    table = pd.concat([rows(MONTHS[0])] * 4)
+    table["id"], table["month"] = np.arange(len(table)), np.repeat(years, PEOPLE)
+    with sulq.open(table, declared, epsilon=1.0, queries=9, ledger=":memory:") as db:
+        for edges in ([2019, 2025], [2020, 2022, 2024]):
+            asked = sulq.Query(by=sulq.Bins("month", edges), where="sick")
+            assert db.price(asked).queries == 3
+        assert db.price(sulq.Query(by="month", where="sick")).queries == 1
+
+
 def test_the_sum_of_the_largest_periods_is_within_the_total(source):
     """T = 5, two periods: 3 and 2 fill it; a third month has what beside 3 is left."""
     db = opened(source, schema(), queries=5)

@@ -13,6 +13,7 @@ from typing import Any
 
 from sulq.engines.open_engine import open_engine
 from sulq.errors import Refused, SchemaError
+from sulq.ledger.cell_order import schema_of
 from sulq.ledger.guard import guard_of
 from sulq.ledger.open_periods import check_in_order
 from sulq.progress import show
@@ -32,7 +33,7 @@ def take_in(
     claims.check_begun(where, seal)
     book = Ledger.reopen(where, seal=seal)
     try:
-        schema, before = Schema.load(book.terms["schema"]), book.terms.get("periods")
+        schema, before = schema_of(book.terms), book.terms.get("periods")
         if before is None:
             raise SchemaError(
                 "append: the ledger's schema has no [period]. Nothing was charged.\nNew rows of "

@@ -17,6 +17,7 @@ from sulq.engines.base import Engine
 from sulq.engines.open_engine import open_engine
 from sulq.errors import PromiseError, Refused, SchemaError
 from sulq.expressions.dialect import load as load_parser
+from sulq.ledger.cell_order import ORDER, is_order_known, schema_of
 from sulq.ledger.guard import Guard, guard_of
 from sulq.ledger.types import MEMORY, Group
 from sulq.planner import Planner
@@ -372,7 +373,7 @@ def recorded_schema(where: str) -> Schema:
 
     book = Ledger.reopen(where, seal=sealed(where))
     book.close()
-    return Schema.load(book.terms["schema"])
+    return schema_of(book.terms)
 
 
 def refresh(
@@ -407,23 +408,23 @@ def refresh(
             "changed. Nothing was charged.\nRestore the rows, or open the new ones elsewhere with "
             "a ledger of their own, if nobody can take one for the other."
         )
-    declared = Schema.load(schema if schema is not None else book.terms["schema"])
+    declared = schema_of(book.terms) if schema is None else Schema.load(schema)
     found = star_source(found, declared)
     running = open_engine(found, declared, engine, show("scanning"))
     guard = guard_of(found, running, seal)
     promise, pricing = begun_with(book)
-    before = Schema.load(book.terms["schema"])
-    claims.check_cells(before, running.schema)
-    claims.check_people(before, running.schema)
+    claims.check_cells(book.terms, running.schema)
+    claims.check_people(schema_of(book.terms), running.schema)
     _subject(promise, running.schema)
     with seal.held():
         claims.check_refreshed(seal, guard)
         claims.forget_periods(seal, running)
-        book.renew(
-            claims.terms_of(running, promise.to_json(), pricing), {"reason": reason},
-            cells=running.schema.cell_count,
-            same_rows=claims.same_rows(seal, guard, found, (before, running.schema)),
-        )  # fmt: skip
+        terms = claims.terms_of(running, promise.to_json(), pricing)
+        if schema is None and not is_order_known(book.terms):
+            del terms[ORDER]  # an older ledger's: nobody has said it yet
+        same = claims.same_rows(seal, guard, found, book.terms, running.schema)
+        cells = running.schema.cell_count
+        book.renew(terms, {"reason": reason}, cells=cells, same_rows=same)
         claims.remember(seal, guard)
         claims.know_periods(seal, running)
     more = partial(append, source, ledger=where, table=table, name=name)

@@ -10,6 +10,7 @@ from heapq import nlargest
 from typing import Any
 
 from sulq.errors import Refused, SchemaError
+from sulq.ledger.cell_order import schema_of
 from sulq.values.schema import Schema
 
 
@@ -18,7 +19,7 @@ def open_cells(terms: Mapping[str, Any]) -> tuple[int, ...] | None:
     periods = terms.get("periods")
     if periods is None:
         return None
-    return Schema.load(terms["schema"]).cells_of(periods)
+    return schema_of(terms).cells_of(periods)
 
 
 def cells_each(terms: Mapping[str, Any]) -> int:
@@ -49,7 +50,7 @@ def check_opened(
         )
     if not set(old.get("periods") or ()) <= set(new.get("periods") or ()):
         raise Refused("append: a period that had rows has none. Run `sulq refresh`.")
-    check_in_order(Schema.load(new["schema"]), old["periods"], new["periods"], ordered)
+    check_in_order(schema_of(new), old["periods"], new["periods"], ordered)
 
 
 def check_in_order(
