@@ -307,3 +307,16 @@ def test_the_replay_notices_a_price_that_is_too_low():
     replay.counted(MONTHS[:3])  # moves by 3, so 9: 3 for each period is just enough
     with pytest.raises(AssertionError):
         replay.check()
+
+
+def test_rows_beside_people_are_paid_in_every_period(source):
+    """Of one question about both, the rows of each period pay: somebody in two moves it by two."""
+    db = opened(source, schema(), queries=90)
+    db = silent(db.append(rows(MONTHS[1])))
+    old = sulq.Query(where="oldest > 1", per_person=sulq.PerPerson((("oldest", "max(age)"),)))
+    db.ask([sulq.Query(where="sick"), old], together=True)
+    assert set(spent(db).values()) == {0, 3 * MICRO}  # 2 and 1, in each of the two that are open
+    assert db.budget.spent == 6
+    price = db.profile_price().micro
+    db.profile()
+    assert db.budget.spent == 6 + Fraction(2 * price, MICRO)
