@@ -40,7 +40,8 @@ def take_in(
                 "such a table are a refresh: `sulq refresh`."
             )
         if rows is not None:
-            _write(open_source(source, table, name), rows, schema, set(before), book.in_order())
+            with seal.held():  # of two at once, one writes beside the rows of the other
+                _write(open_source(source, table, name), rows, schema, set(before), book.in_order())
         found = settled(open_source(source, table, name))
         running = open_engine(found, schema, None, show("scanning"))
         guard, known = guard_of(found, running, seal), PeriodRows.of(seal)
