@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import os
 import secrets
+from collections.abc import Mapping
 from typing import Any
 
 from sulq.engines.open_engine import open_engine
@@ -33,6 +34,7 @@ def take_in(
     claims.check_begun(where, seal)
     book = Ledger.reopen(where, seal=seal)
     try:
+        check_not_audited(book.terms)
         schema, before = schema_of(book.terms), book.terms.get("periods")
         if before is None:
             raise SchemaError(
@@ -57,6 +59,16 @@ def take_in(
         running.close()
     finally:
         book.close()
+
+
+def check_not_audited(terms: Mapping[str, Any]) -> None:
+    """Refuse other rows, or more of them, where answers are exact."""
+    if terms["promise"].get("mode") == "audited":
+        raise Refused(
+            "audited answers are exact: sums before and after a change would tell the rows that "
+            "changed. Nothing was charged.\nRestore the rows, or open the new ones elsewhere with "
+            "a ledger of their own, if nobody can take one for the other."
+        )
 
 
 def _write(found: Source, rows: Any, schema: Schema, opened: set[Any], ordered: bool) -> None:

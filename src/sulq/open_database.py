@@ -10,7 +10,7 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from sulq.append_rows import take_in
+from sulq.append_rows import check_not_audited, take_in
 from sulq.audit.open_audited import Audit
 from sulq.database import Database
 from sulq.engines.base import Engine
@@ -401,13 +401,11 @@ def refresh(
     seal = sealed(where)
     claims.check_begun(where, seal)
     book = Ledger.reopen(where, seal=seal)
-    if book.terms["promise"].get("mode") == "audited":
+    try:
+        check_not_audited(book.terms)
+    except Refused:
         book.close()
-        raise Refused(
-            "audited answers are exact: sums before and after a change would tell the rows that "
-            "changed. Nothing was charged.\nRestore the rows, or open the new ones elsewhere with "
-            "a ledger of their own, if nobody can take one for the other."
-        )
+        raise
     declared = schema_of(book.terms) if schema is None else Schema.load(schema)
     found = star_source(found, declared)
     running = open_engine(found, declared, engine, show("scanning"))
