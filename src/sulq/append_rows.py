@@ -16,7 +16,7 @@ from sulq.engines.open_engine import open_engine
 from sulq.errors import Refused, SchemaError
 from sulq.ledger.cell_order import schema_of
 from sulq.ledger.guard import guard_of
-from sulq.ledger.open_periods import check_in_order
+from sulq.ledger.open_periods import check_alone, check_in_order
 from sulq.progress import show
 from sulq.sources.source import Source, open_source, settled
 from sulq.values.schema import Schema
@@ -35,6 +35,7 @@ def take_in(
     book = Ledger.reopen(where, seal=seal)
     try:
         check_not_audited(book.terms)
+        check_alone(bool(book.group))
         schema, before = schema_of(book.terms), book.terms.get("periods")
         if before is None:
             raise SchemaError(

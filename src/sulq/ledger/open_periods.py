@@ -37,12 +37,17 @@ def left_in_each(spent: Sequence[int], total: int, base: int, width: int) -> lis
     return found
 
 
+def check_alone(in_group: bool) -> None:
+    """Refuse new periods where a charge counts for rows of other datasets too."""
+    if in_group:
+        raise Refused("append: a dataset of a group takes no new periods. Nothing was charged.")
+
+
 def check_opened(
     old: Mapping[str, Any], new: Mapping[str, Any], *, in_group: bool, ordered: bool
 ) -> None:
     """Refuse an append that is anything but new periods of the same table."""
-    if in_group:
-        raise Refused("append: a dataset of a group takes no new periods. Nothing was charged.")
+    check_alone(in_group)
     if old["schema"] != new["schema"]:
         raise SchemaError(
             "append: the schema is not the ledger's. Nothing was charged.\nGo back to it, or run "
