@@ -320,3 +320,17 @@ def test_rows_beside_people_are_paid_in_every_period(source):
     price = db.profile_price().micro
     db.profile()
     assert db.budget.spent == 6 + Fraction(2 * price, MICRO)
+
+
+def test_the_last_period_that_opens_makes_nothing_cheaper(source):
+    """All cells are open then, which is not everybody once: people pay in each of their periods."""
+    db = opened(source, schema(months=MONTHS[:2]), queries=9)
+    db.count("sick")
+    assert db.budget.spent == 2 * 2  # in the first month, and in none that is declared
+    db = silent(db.append(rows(MONTHS[1])))
+    db.count("sick")
+    assert db.budget.spent == 2 * (2 + 2)
+    with pytest.raises(sulq.BudgetExceeded) as refused:
+        db.count("sick and age > 1")
+    assert refused.value.remaining == Fraction(1, 2)
+    assert db.verify()

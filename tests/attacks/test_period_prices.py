@@ -96,14 +96,11 @@ def twins(seed, many):
     return [[r | v for r, v in zip(rows, values, strict=True)] for values in each], counts
 
 
-def paid(question, counts, periods):
-    """What the cells that somebody counts in are charged for a question, in queries."""
-    total = 0
-    for bundle in question.bundles:
-        once = bundle.of_people and periods > 1  # it is charged to everybody, once
-        cells = counts if bundle.cells is None else counts & set(bundle.cells)
-        total += bundle.price.micro * (1 if once else len(cells))
-    return total / MICRO
+def paid(db, question, counts):
+    """What the cells that somebody counts in are charged once it is answered, in queries."""
+    db.answer(question)
+    everybody, spent = db._ledger.base(), db._ledger.spent_by_cell()
+    return (everybody + sum(spent[cell] - everybody for cell in counts)) / MICRO
 
 
 def reached(asked, guarantee, unit, seed):
@@ -114,13 +111,14 @@ def reached(asked, guarantee, unit, seed):
     question, seen = None, []
     for own in [*rows, *([[]] if guarantee == "dp" else [])]:
         table = pa.Table.from_pylist([*own, *OTHERS], schema=TYPES)
-        with opened(table, declared, guarantee=guarantee, queries=50) as db:
+        with opened(table, declared, guarantee=guarantee, queries=500) as db:
             question = question or ASKED[asked](db)
             seen.append(measured(db, question, "gaussian"))
             variance = db.promise.variance
+            if own is rows[0]:
+                allowed = paid(db, question, counts) / variance
     pairs = itertools.combinations(seen, 2)
     apart = [v - seen[-1] for v in seen[:-1]] if guarantee == "dp" else [a - b for a, b in pairs]
-    allowed = paid(question, counts, unit[1]) / variance
     return max(np.square(d).sum() for d in apart) / allowed if allowed else 0.0
 
 
