@@ -8,6 +8,7 @@ from sulq.ledger import claims
 from sulq.open_database import append, refresh
 from sulq.report import budget_of
 
+pytestmark = pytest.mark.filterwarnings("ignore:queries=.*one count is off by")
 MONTHS, REGIONS = ["jan", "feb", "mar"], ["south", "north"]
 
 
