@@ -46,6 +46,10 @@ be caught. That it raises no alarm is no proof: the [proofs](../proofs/) are."""
 `dbapi-compliance`, the public suite for drivers, on `sulq.dbapi`. What makes or writes tables does
 not apply: nobody writes through SuLQ. `test_non_idempotent_close` wants a second `close()` to
 fail; ours may be called twice, as most drivers' may."""),
+    "sqlalchemy": Part("benchmarks.evidence.sqlalchemy_suite", """# SQLAlchemy's suite for dialects
+
+On `sulq://`. Nearly all of it makes tables of its own and writes rows, which no analyst may, or
+selects expressions without a table; what needs more than a SELECT is skipped or counted apart."""),
     "sqlmap": Part("benchmarks.evidence.sqlmap_run", """# sqlmap
 
 Against a server on one machine, level 2, boolean, error, union and stacked techniques, for at most

