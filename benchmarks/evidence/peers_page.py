@@ -19,8 +19,8 @@ NAMES = {
 INTRO = """# Beside other libraries
 
 `python -m benchmarks.evidence.peers`, part of `make evidence`; every number is from a run of it,
-which may be asked question by question (`... peers count pca`); the newest of each stands here. Each
-library is installed by pip into an environment of its own and asked by a short script of
+which may be asked question by question (`... peers count pca`); the newest of each stands here.
+Each library is installed by pip into an environment of its own and asked by a short script of
 `benchmarks/peers`, in the way its documentation shows. They are asked in turn, so that a busy
 moment hits all alike.
 
