@@ -716,7 +716,7 @@ WRITES_ELSEWHERE = {
     "a rule": f"CREATE RULE r AS ON INSERT TO {{1}}.entries DO ALSO {CURE}",
     "a constraint": "ALTER TABLE {1}.entries ADD CHECK ({1}_turned(number)) NOT VALID",
     "a default": "ALTER TABLE {1}.entries ADD x int DEFAULT {1}_turned(1)::int",
-    "an operator": "CREATE OPERATOR {1}.= (LEFTARG = text, RIGHTARG = varchar, "
+    "an operator": "CREATE OPERATOR {1}.= (LEFTARG = varchar, RIGHTARG = text, "
     "FUNCTION = {1}_same)",
     "an index": "CREATE INDEX ON {1}.entries (({1}_steady(number)))",
 }
@@ -735,7 +735,7 @@ def with_a_ledger_that_writes(own, books, tmp_path, monkeypatch, way):
             "RETURN true; END $$",
             f"CREATE FUNCTION {book}_steady(x bigint) RETURNS boolean LANGUAGE plpgsql IMMUTABLE "
             f"AS $$ BEGIN RETURN public.{book}_turned(x); END $$",
-            f"CREATE FUNCTION {book}_same(x text, y varchar) RETURNS boolean LANGUAGE plpgsql AS "
+            f"CREATE FUNCTION {book}_same(x varchar, y text) RETURNS boolean LANGUAGE plpgsql AS "
             f"$$ BEGIN IF current_setting('transaction_read_only') = 'off' THEN {cure}; END IF; "
             "RETURN pg_catalog.texteq(x, y); END $$",
             WRITES_ELSEWHERE[way].format(name, book))  # fmt: skip

@@ -169,7 +169,7 @@ _SAFE = text(
 # The number of this transaction, and whether a write to the ledger is that and nothing more: plain
 # tables, and no trigger, rule, policy, constraint, default, type or index of somebody's own, whose
 # functions may write elsewhere, and none that would be taken for one of PostgreSQL's: an operator
-# for (text, varchar), say. None comes between while the tables are held by this transaction.
+# for (varchar, text), say. None comes between while the tables are held by this transaction.
 _OWN = text("""
 SELECT pg_current_xact_id_if_assigned()::text AS number,
   extract(epoch FROM pg_postmaster_start_time())::text AS life,
