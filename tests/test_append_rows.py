@@ -1,5 +1,6 @@
 """Rows that arrive by periods: each has its own T, and an append moves nothing that was spent."""
 
+import fcntl
 import itertools
 import os
 import signal
@@ -269,3 +270,22 @@ def test_appends_killed_at_any_moment(source, tmp_path):
         assert db.rows == 20 * len(months)
         assert db.verify()
         db.close()
+
+
+def test_rows_are_written_by_one_at_a_time(source, monkeypatch):
+    """Of two appends at once none writes over the other's: the folder is held meanwhile."""
+    opened(source).close()
+    replace, held = os.replace, []
+
+    def watched(new, old):
+        if Path(old).suffix == ".parquet":
+            handle = os.open(ledger(source).with_name(".sulq"), os.O_RDONLY)
+            with pytest.raises(BlockingIOError):
+                fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            os.close(handle)
+            held.append(old)
+        replace(new, old)
+
+    monkeypatch.setattr(os, "replace", watched)
+    append(source, rows(MONTHS[1]), ledger=ledger(source)).close()
+    assert len(held) == 1

@@ -105,6 +105,20 @@ def test_a_question_over_several_periods_costs_each_so_many_times(source):
         sulq.open(pd.read_parquet(source), schema(), epsilon=1.0, queries=9, noise="binomial")
 
 
+def test_a_bin_of_several_periods_costs_as_their_sum_does():
+    """Somebody in three years moves the count of a bin that has them all by three."""
+    years = [2020, 2021, 2022, 2023]
+    declared = schema(periods=3)
+    declared["columns"]["month"]["values"] = years
+    table = pd.concat([rows(MONTHS[0])] * 4)
+    table["id"], table["month"] = np.arange(len(table)), np.repeat(years, PEOPLE)
+    with sulq.open(table, declared, epsilon=1.0, queries=9, ledger=":memory:") as db:
+        for edges in ([2019, 2025], [2020, 2022, 2024]):
+            asked = sulq.Query(by=sulq.Bins("month", edges), where="sick")
+            assert db.price(asked).queries == 3
+        assert db.price(sulq.Query(by="month", where="sick")).queries == 1
+
+
 def test_the_sum_of_the_largest_periods_is_within_the_total(source):
     """T = 5, two periods: 3 and 2 fill it; a third month has what beside 3 is left."""
     db = opened(source, schema(), queries=5)
@@ -293,3 +307,30 @@ def test_the_replay_notices_a_price_that_is_too_low():
     replay.counted(MONTHS[:3])  # moves by 3, so 9: 3 for each period is just enough
     with pytest.raises(AssertionError):
         replay.check()
+
+
+def test_rows_beside_people_are_paid_in_every_period(source):
+    """Of one question about both, the rows of each period pay: somebody in two moves it by two."""
+    db = opened(source, schema(), queries=90)
+    db = silent(db.append(rows(MONTHS[1])))
+    old = sulq.Query(where="oldest > 1", per_person=sulq.PerPerson((("oldest", "max(age)"),)))
+    db.ask([sulq.Query(where="sick"), old], together=True)
+    assert set(spent(db).values()) == {0, 3 * MICRO}  # 2 and 1, in each of the two that are open
+    assert db.budget.spent == 6
+    price = db.profile_price().micro
+    db.profile()
+    assert db.budget.spent == 6 + Fraction(2 * price, MICRO)
+
+
+def test_the_last_period_that_opens_makes_nothing_cheaper(source):
+    """All cells are open then, which is not everybody once: people pay in each of their periods."""
+    db = opened(source, schema(months=MONTHS[:2]), queries=9)
+    db.count("sick")
+    assert db.budget.spent == 2 * 2  # in the first month, and in none that is declared
+    db = silent(db.append(rows(MONTHS[1])))
+    db.count("sick")
+    assert db.budget.spent == 2 * (2 + 2)
+    with pytest.raises(sulq.BudgetExceeded) as refused:
+        db.count("sick and age > 1")
+    assert refused.value.remaining == Fraction(1, 2)
+    assert db.verify()

@@ -4,6 +4,7 @@ import json
 import math
 from fractions import Fraction
 
+import numpy as np
 import pandas as pd
 import pyarrow as pa
 import pytest
@@ -328,3 +329,21 @@ def test_from_a_terminal(source):
     first = run()
     assert [row["month"] for row in first["rows"]] == MONTHS[:1]
     assert run()["rows"] == first["rows"]
+
+
+def test_sums_of_fractions_and_of_wide_numbers(tmp_path):
+    """On a grid of 2^-24 of the largest value, so that noise fits beside them whatever T is."""
+    table = pd.concat([rows(month) for month in MONTHS[:3]])
+    table["pay"], table["far"] = np.linspace(-4, 9.99, len(table)), 10**11 + np.arange(len(table))
+    table.to_parquet(tmp_path / "t.parquet")
+    declared = SCHEMA | {"columns": SCHEMA["columns"] | {
+        "pay": {"type": "number", "low": -5, "high": 10},
+        "far": {"type": "integer", "low": 0, "high": 10**12},
+    }}  # fmt: skip
+    with silent(sulq.open(tmp_path / "t.parquet", declared, epsilon=1.0, queries=2000)) as db:
+        for name, reach in (("pay", 10), ("far", 10**12)):
+            exact = table.groupby("month")[name].sum().cumsum().to_numpy()
+            found = np.array(numbers(db.running(f"sum({name})")), dtype=float)
+            assert np.abs(found - exact).max() <= len(table) * reach * 2.0**-24
+            assert db.running_price(f"sum({name})").queries == 1
+        assert db.budget.spent == 2

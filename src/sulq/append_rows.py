@@ -9,12 +9,14 @@ from __future__ import annotations
 
 import os
 import secrets
+from collections.abc import Mapping
 from typing import Any
 
 from sulq.engines.open_engine import open_engine
 from sulq.errors import Refused, SchemaError
+from sulq.ledger.cell_order import schema_of
 from sulq.ledger.guard import guard_of
-from sulq.ledger.open_periods import check_in_order
+from sulq.ledger.open_periods import check_alone, check_in_order
 from sulq.progress import show
 from sulq.sources.source import Source, open_source, settled
 from sulq.values.schema import Schema
@@ -32,14 +34,17 @@ def take_in(
     claims.check_begun(where, seal)
     book = Ledger.reopen(where, seal=seal)
     try:
-        schema, before = Schema.load(book.terms["schema"]), book.terms.get("periods")
+        check_not_audited(book.terms)
+        check_alone(bool(book.group))
+        schema, before = schema_of(book.terms), book.terms.get("periods")
         if before is None:
             raise SchemaError(
                 "append: the ledger's schema has no [period]. Nothing was charged.\nNew rows of "
                 "such a table are a refresh: `sulq refresh`."
             )
         if rows is not None:
-            _write(open_source(source, table, name), rows, schema, set(before), book.in_order())
+            with seal.held():  # of two at once, one writes beside the rows of the other
+                _write(open_source(source, table, name), rows, schema, set(before), book.in_order())
         found = settled(open_source(source, table, name))
         running = open_engine(found, schema, None, show("scanning"))
         guard, known = guard_of(found, running, seal), PeriodRows.of(seal)
@@ -55,6 +60,16 @@ def take_in(
         running.close()
     finally:
         book.close()
+
+
+def check_not_audited(terms: Mapping[str, Any]) -> None:
+    """Refuse other rows, or more of them, where answers are exact."""
+    if terms["promise"].get("mode") == "audited":
+        raise Refused(
+            "audited answers are exact: sums before and after a change would tell the rows that "
+            "changed. Nothing was charged.\nRestore the rows, or open the new ones elsewhere with "
+            "a ledger of their own, if nobody can take one for the other."
+        )
 
 
 def _write(found: Source, rows: Any, schema: Schema, opened: set[Any], ordered: bool) -> None:

@@ -10,13 +10,14 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from sulq.append_rows import take_in
+from sulq.append_rows import check_not_audited, take_in
 from sulq.audit.open_audited import Audit
 from sulq.database import Database
 from sulq.engines.base import Engine
 from sulq.engines.open_engine import open_engine
 from sulq.errors import PromiseError, Refused, SchemaError
 from sulq.expressions.dialect import load as load_parser
+from sulq.ledger.cell_order import ORDER, is_order_known, schema_of
 from sulq.ledger.guard import Guard, guard_of
 from sulq.ledger.types import MEMORY, Group
 from sulq.planner import Planner
@@ -372,7 +373,7 @@ def recorded_schema(where: str) -> Schema:
 
     book = Ledger.reopen(where, seal=sealed(where))
     book.close()
-    return Schema.load(book.terms["schema"])
+    return schema_of(book.terms)
 
 
 def refresh(
@@ -400,30 +401,28 @@ def refresh(
     seal = sealed(where)
     claims.check_begun(where, seal)
     book = Ledger.reopen(where, seal=seal)
-    if book.terms["promise"].get("mode") == "audited":
+    try:
+        check_not_audited(book.terms)
+    except Refused:
         book.close()
-        raise Refused(
-            "audited answers are exact: sums before and after a change would tell the rows that "
-            "changed. Nothing was charged.\nRestore the rows, or open the new ones elsewhere with "
-            "a ledger of their own, if nobody can take one for the other."
-        )
-    declared = Schema.load(schema if schema is not None else book.terms["schema"])
+        raise
+    declared = schema_of(book.terms) if schema is None else Schema.load(schema)
     found = star_source(found, declared)
     running = open_engine(found, declared, engine, show("scanning"))
     guard = guard_of(found, running, seal)
     promise, pricing = begun_with(book)
-    before = Schema.load(book.terms["schema"])
-    claims.check_cells(before, running.schema)
-    claims.check_people(before, running.schema)
+    claims.check_cells(book.terms, running.schema)
+    claims.check_people(schema_of(book.terms), running.schema)
     _subject(promise, running.schema)
     with seal.held():
         claims.check_refreshed(seal, guard)
         claims.forget_periods(seal, running)
-        book.renew(
-            claims.terms_of(running, promise.to_json(), pricing), {"reason": reason},
-            cells=running.schema.cell_count,
-            same_rows=claims.same_rows(seal, guard, found, (before, running.schema)),
-        )  # fmt: skip
+        terms = claims.terms_of(running, promise.to_json(), pricing)
+        if schema is None and not is_order_known(book.terms):
+            del terms[ORDER]  # an older ledger's: nobody has said it yet
+        same = claims.same_rows(seal, guard, found, book.terms, running.schema)
+        cells = running.schema.cell_count
+        book.renew(terms, {"reason": reason}, cells=cells, same_rows=same)
         claims.remember(seal, guard)
         claims.know_periods(seal, running)
     more = partial(append, source, ledger=where, table=table, name=name)

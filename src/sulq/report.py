@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 from sulq.audit.promise import AuditPromise
 from sulq.errors import SulqError, in_queries
 from sulq.expressions.stored_tree import dumps
+from sulq.ledger.cell_order import schema_of
 from sulq.ledger.older_text import question_of
 from sulq.privacy.pricing import tariff_of
 from sulq.privacy.promise import Promise
@@ -46,7 +47,7 @@ def charges_of(ledger: Ledger, last: int | None = None) -> list[dict[str, Any]]:
 def budget_of(ledger: Ledger) -> dict[str, Any]:
     """The whole budget, and what each combination of public values has spent and has left."""
     total, spent, remaining = ledger.budget()
-    schema, by_cell = Schema.load(ledger.terms["schema"]), ledger.spent_by_cell()
+    schema, by_cell = schema_of(ledger.terms), ledger.spent_by_cell()
     names = [c.name for c in schema.cell_columns]
     cells = [
         {

@@ -6,6 +6,7 @@ import warnings
 from fractions import Fraction
 
 import numpy as np
+import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 from attacks.children import at_once
@@ -18,7 +19,7 @@ from sulq.audit.promise import AuditPromise, Nothing, dither_law
 from sulq.audit.total import restore, total_of
 from sulq.expressions.stored_tree import node_of
 from sulq.ledger import Ledger, Request
-from sulq.open_database import refresh
+from sulq.open_database import append, refresh
 from sulq.report import markdown, report
 
 TABLE = people(4000)
@@ -169,6 +170,27 @@ def test_changed_rows_are_refused(path):
             db.count("b")
     with pytest.raises(sulq.Refused, match="sums before and after"):
         refresh(path, SCHEMA, reason="one more row")
+
+
+def test_an_append_is_refused_before_rows_are_written(path):
+    """Exact counts of everybody before and after would tell the row that came."""
+    declared = {
+        "columns": {
+            "month": {"values": ["jan", "feb"], "public": True},
+            "sick": {"type": "boolean"},
+        },
+        "period": {"column": "month"},
+    }
+    old = pa.table({"month": ["jan"] * 600, "sick": [True, False] * 300})
+    pq.write_table(old, path)
+    terms = TERMS | {"priors": {"sick": (0.4, 0.6)}, "independent_columns": True}
+    with sulq.open(path, declared, **terms) as db:
+        db.count("sick")
+    with pytest.raises(sulq.Refused, match="audited answers are exact"):
+        append(path, pa.table({"month": ["feb"], "sick": [True]}))
+    assert pq.read_table(path).num_rows == 600
+    with sulq.open(path, declared, **terms) as db:
+        assert db.rows == 600
 
 
 # --- paying ---------------------------------------------------------------------------------

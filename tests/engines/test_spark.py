@@ -142,12 +142,14 @@ def test_partitions_values_and_rows(session):
         for case in cases(function):
             given = {"engine": noted, "rows": rows} | case
             function(**{n: given[n] for n in inspect.signature(function).parameters})
-    assert len(noted.answers) > 100
+    every = noted.answers
+    assert len(every) > 100
+    noted.answers = dict(some(every.items(), 100))
     engine = spark_engine(session, noted.rows_of, noted.schema)
     compare(engine, noted)
-    for query in some(contract.EVERY_KIND[::3], 6):  # one at a time goes other ways
+    for query in some(contract.EVERY_KIND[::3], 3):  # one at a time goes other ways
         (made,) = checked([query], engine)
-        assert engine.sums([made]) == [noted.answers[made.text, str(made.values)][1]]
+        assert engine.sums([made]) == [every[made.text, str(made.values)][1]]
 
 
 def test_programs_run_in_the_executors(session):
@@ -271,9 +273,10 @@ def test_people_joined_to_their_events(session):
     declared = Schema.load(star_statements.SCHEMA)
     engine = open_engine(star_source(open_source(frames), declared), declared)
     texts = [ours for (ours, _), _ in star_statements.statements(8, times(5, 300))]
-    asked = test_star.checked_all(texts, wanted.schema)
-    for query, found, right in zip(asked, engine.sums(asked), wanted.sums(asked), strict=True):
-        assert found == right, query.text
+    for i in range(0, len(texts), 10):  # so many as an analyst asks at once
+        asked = test_star.checked_all(texts[i : i + 10], wanted.schema)
+        for query, found, right in zip(asked, engine.sums(asked), wanted.sums(asked), strict=True):
+            assert found == right, query.text
     again = {**frames, "people": frames["people"].union(frames["people"])}
     with pytest.raises(sulq.SchemaError, match="missing or repeated"):
         open_engine(star_source(open_source(again), declared), declared)

@@ -434,14 +434,14 @@ def test_whose_row_it_is_is_public():
 
 BROKEN = [
     ({"column": "who", "max_rows": 3}, "'who' is not declared"),
-    ({"column": "person"}, "max_rows = 5, nothing else"),
+    ({"column": "person"}, "max_rows = 5, with [period] also max_periods = 12, nothing else"),
     ({"column": "person", "max_rows": 3, "by": "id"}, "nothing else"),
     ({"column": "person", "max_rows": 0}, "from 1 to 1000"),
     ({"column": "person", "max_rows": 1001}, "from 1 to 1000"),
     ({"column": "person", "max_rows": 2.5}, "from 1 to 1000"),
     ({"column": "person", "max_rows": True}, "from 1 to 1000"),
     ({"column": "person", "max_rows": "3"}, "from 1 to 1000"),
-    ("person", "max_rows = 5, nothing else"),
+    ("person", "max_rows = 5, with [period] also max_periods = 12, nothing else"),
 ]
 
 

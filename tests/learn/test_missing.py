@@ -6,6 +6,7 @@ import numpy as np
 import pyarrow as pa
 import pytest
 from helpers import opened
+from soak import in_soak
 
 import sulq
 from sulq.learn import (
@@ -91,7 +92,7 @@ ASKED = [(name, "geometry") for name in LEARNERS]
 ASKED += [(name, "paper") for name in ("Perceptron", "ID3", "PCA")]  # these ask otherwise then
 
 
-@pytest.mark.parametrize("share", [0.0, 0.1, 0.44])
+@pytest.mark.parametrize("share", [0.1, *(pytest.param(s, marks=in_soak) for s in (0.0, 0.44))])
 @pytest.mark.parametrize(("name", "pricing"), ASKED)
 def test_a_model_is_that_of_the_complete_rows(name, share, pricing):
     """Without noise it is the model of a table that never had the other rows."""

@@ -320,3 +320,15 @@ def test_promise_report_and_budget_say_so(folder):
     assert "it joins the group 'patients'" in page
     assert sulq.Promise.from_json(a.promise.to_json()) == a.promise
     assert a.budget.elsewhere == Fraction(1)
+
+
+def test_new_periods_are_refused_before_rows_are_written(folder):
+    """Otherwise the source has rows that the ledger does not know, and nothing is answered."""
+    months = {"month": {"values": ["jan", "feb"], "public": True}, "sick": {"type": "boolean"}}
+    declared = {"columns": months, "period": {"column": "month"}}
+    pd.DataFrame({"month": ["jan"] * 9, "sick": True}).to_parquet("monthly.parquet")
+    with opened("monthly", schema=declared) as db:
+        with pytest.raises(sulq.Refused, match="a dataset of a group takes no new periods"):
+            db.append(pd.DataFrame({"month": ["feb"], "sick": True}))
+        db.count("sick")
+    assert len(pd.read_parquet("monthly.parquet")) == 9

@@ -768,7 +768,7 @@ def test_a_batch_is_exact_and_never_dearer(db, table, name):
     for a, b in zip(together, apart, strict=True):
         assert math.isclose(a.value, b.value, abs_tol=1e-6)
     if together[0].note:
-        assert "counts of" in together[0].note
+        assert "counts of" in together[0].note or "asked together" in together[0].note
         assert "in all" in together[0].note
 
 

@@ -13,7 +13,7 @@ import pytest
 import sulq
 from sulq.questions.check import check
 from sulq.values.per_person import PerPerson
-from sulq.values.query import KINDS, People, Percentile, Residual, Terms
+from sulq.values.query import KINDS, People, Percentile, Residual, Running, Terms
 from sulq.values.schema import Schema
 
 SCHEMA = Schema.load(
@@ -85,12 +85,14 @@ def test_every_kind_survives_json(query):
 def test_every_kind_is_covered():
     """The list above has an example of each kind there is."""
     text = json.dumps([q.to_json() for q in EVERY_KIND])
-    assert [k for k in KINDS if f'"kind": "{k}"' not in text] == ["people", "per_person"]
-    with_unit = [  # checked only where one is declared
+    left = [k for k in KINDS if f'"kind": "{k}"' not in text]
+    assert left == ["people", "running", "per_person"]
+    declared = [  # checked only where a unit or a period is declared
         sulq.Query(People(), by="region"),
+        sulq.Query(Running("sum(age)", over="month", horizon=24)),
         sulq.Query(per_person=PerPerson({"visits": "count(*)"}, "age > 40")),
     ]
-    for query in with_unit:
+    for query in declared:
         assert sulq.Query.from_json(json.loads(json.dumps(query.to_json()))) == query
 
 

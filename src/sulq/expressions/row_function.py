@@ -258,6 +258,8 @@ class Expansion:
 
     def written(self, sql: str) -> str:
         """A statement or an expression; the name of a function by itself is its expression."""
+        if not isinstance(sql, str):
+            return sql  # whoever reads it says what is wrong
         lower = sql.lower()
         if not any(name in lower for name in self.known):
             return sql

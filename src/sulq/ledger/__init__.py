@@ -6,6 +6,7 @@ crash may waste a charge; it may never give an unpaid answer. See docs/reference
 
     allotments.py     what each analyst has spent and may spend of the total
     book.py           one chain that many write to: held, extended, marked outside
+    cell_order.py     how cells are numbered: by public columns in their declared order
     chain.py          the tables, and entries that each carry the hash of the one before
     claims.py         which ledger is about which rows: opened, begun, recognised, refreshed
     discovery_count.py  how often values that nobody listed were named

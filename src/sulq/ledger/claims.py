@@ -16,6 +16,7 @@ from sulq.engines.base import Engine
 from sulq.engines.open_engine import open_engine
 from sulq.errors import MICRO, LedgerDamaged, Refused, SchemaError
 from sulq.expressions.spelling import listed
+from sulq.ledger.cell_order import ORDER, cell_order, is_order_known, schema_of
 from sulq.ledger.group_ledger import GroupLedger
 from sulq.ledger.guard import Guard, changed, guard_of
 from sulq.ledger.ledger import Ledger
@@ -246,6 +247,8 @@ def terms_of(engine: Engine, promise: Mapping[str, Any], pricing: str) -> dict[s
     }
     if engine.schema.period is not None:
         terms["periods"] = present(engine)
+    if len(order := cell_order(engine.schema)) > 1:
+        terms[ORDER] = order
     table = getattr(engine, "table_name", None)  # a DuckDB file has several
     return terms if table is None else terms | {"table": table}
 
@@ -253,12 +256,17 @@ def terms_of(engine: Engine, promise: Mapping[str, Any], pricing: str) -> dict[s
 # ---- refreshing -----------------------------------------------------------------------------
 
 
-def same_rows(seal: Seal, guard: Guard, found: Source, schemas: tuple[Schema, Schema]) -> bool:
+def same_rows(
+    seal: Seal, guard: Guard, found: Source, terms: Mapping[str, Any], new: Schema
+) -> bool:
     """Is it proved that each row kept its cell? Only by the same bytes, read in the same way.
 
-    Keys prove less: a table may number its rows anew, and a person may get another key.
+    Keys prove less: a table may number its rows anew, and a person may get another key. Nor does
+    a ledger that does not say how its cells are numbered.
     """
-    old, new = schemas
+    if not is_order_known(terms):
+        return False
+    old = schema_of(terms)
     whole = found.kind in ("parquet", "csv", "json", "arrow")  # one table, whatever its name
     same = whole and seal.current() == guard.fingerprint
     return same and (old.cell_columns, old.file) == (new.cell_columns, new.file)
@@ -311,10 +319,11 @@ def _persons(schema: Schema) -> dict[str, str]:
     return {} if schema.star is None else {t.name: t.person for t in schema.star.tables}
 
 
-def check_cells(old: Schema, new: Schema) -> None:
+def check_cells(terms: Mapping[str, Any], new: Schema) -> None:
     """Spending is kept by the place of each public value, so these must stay as they are."""
-    before, after = ([(c.name, c.listed) for c in s.cell_columns] for s in (old, new))
-    if before != after:
+    before, after = ([(c.name, c.listed) for c in s.cell_columns] for s in (schema_of(terms), new))
+    same = before == after if is_order_known(terms) else dict(before) == dict(after)
+    if not same:
         raise SchemaError(
             f"public columns {after} but the ledger has {before}: what each cell spent could not "
             "be carried over. Nothing was charged.\nKeep the public columns, their values and "

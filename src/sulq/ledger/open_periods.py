@@ -10,6 +10,7 @@ from heapq import nlargest
 from typing import Any
 
 from sulq.errors import Refused, SchemaError
+from sulq.ledger.cell_order import schema_of
 from sulq.values.schema import Schema
 
 
@@ -18,7 +19,7 @@ def open_cells(terms: Mapping[str, Any]) -> tuple[int, ...] | None:
     periods = terms.get("periods")
     if periods is None:
         return None
-    return Schema.load(terms["schema"]).cells_of(periods)
+    return schema_of(terms).cells_of(periods)
 
 
 def cells_each(terms: Mapping[str, Any]) -> int:
@@ -36,12 +37,17 @@ def left_in_each(spent: Sequence[int], total: int, base: int, width: int) -> lis
     return found
 
 
+def check_alone(in_group: bool) -> None:
+    """Refuse new periods where a charge counts for rows of other datasets too."""
+    if in_group:
+        raise Refused("append: a dataset of a group takes no new periods. Nothing was charged.")
+
+
 def check_opened(
     old: Mapping[str, Any], new: Mapping[str, Any], *, in_group: bool, ordered: bool
 ) -> None:
     """Refuse an append that is anything but new periods of the same table."""
-    if in_group:
-        raise Refused("append: a dataset of a group takes no new periods. Nothing was charged.")
+    check_alone(in_group)
     if old["schema"] != new["schema"]:
         raise SchemaError(
             "append: the schema is not the ledger's. Nothing was charged.\nGo back to it, or run "
@@ -49,7 +55,7 @@ def check_opened(
         )
     if not set(old.get("periods") or ()) <= set(new.get("periods") or ()):
         raise Refused("append: a period that had rows has none. Run `sulq refresh`.")
-    check_in_order(Schema.load(new["schema"]), old["periods"], new["periods"], ordered)
+    check_in_order(schema_of(new), old["periods"], new["periods"], ordered)
 
 
 def check_in_order(

@@ -83,7 +83,9 @@ def normal(
         raise QueryNotAllowed(
             f"cells={request.cells!r}: the ledger has cells 0 to {cells - 1}. Nothing was charged."
         )
-    return replace(request, cells=None if len(chosen) == cells else tuple(chosen))
+    # All cells are everybody where each is in one; where in several, everybody pays in each.
+    every = len(chosen) == cells and width == 1
+    return replace(request, cells=None if every else tuple(chosen))
 
 
 # ---- what is known already ------------------------------------------------------------------

@@ -17,6 +17,7 @@ from typing import Any
 from sqlalchemy import Connection, func, or_, select, text
 
 from sulq.errors import QueryNotAllowed
+from sulq.ledger.cell_order import schema_of
 from sulq.ledger.chain import CHARGES, DECISION, ENTRIES, RUNNING
 from sulq.ledger.types import Request
 from sulq.privacy.toeplitz import column_size
@@ -87,7 +88,7 @@ def check_follow_on(connection: Connection, requests: Iterable[Request]) -> None
 
 def reserved(connection: Connection, new: Mapping[str, Any]) -> list[Request]:
     """What new periods pay for the streams that go on: each from where it ends to the last."""
-    schema = Schema.load(new["schema"])
+    schema = schema_of(new)
     listed = list(schema[str(schema.period)].listed or ())
     opened = [listed.index(p) for p in new["periods"]]
     found = []

@@ -12,6 +12,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from sulq.errors import PromiseError, SchemaError, in_queries
+from sulq.ledger.cell_order import ORDER
 from sulq.ledger.chain import canonical, now
 
 LARGEST = 2**63 - 1  # what a BIGINT holds
@@ -73,6 +74,13 @@ def check_opening(
             f"The schema is not the ledger's: {'; '.join(different)}. "
             "Nothing was charged.\nGo back to the old schema, or run `sulq refresh` to go on "
             "with the new one: it is logged, and spending goes on."
+        )
+    order = new["terms"].get(ORDER)
+    if order != terms.get(ORDER, order):
+        raise SchemaError(
+            f"The schema lists public columns as {', '.join(order)}, but the ledger keeps what "
+            f"they spent by {', '.join(terms[ORDER])}. Nothing was charged.\nList them in that "
+            "order."
         )
 
 

@@ -219,12 +219,17 @@ def _periods_each(
     """Of how many periods a person's rows may add up in the same numbers."""
     if schema.unit is None or schema.unit.max_periods is None:
         return 1
-    nodes = [a.node for a in axes if measurement is None and a.node is not None]
-    if any(n.op == "column" and n.value == schema.period for n in nodes):
+    if measurement is None and any(_is_period(a, schema) for a in axes):
         return 1  # the numbers of one period are not those of another
     if isinstance(measurement, RunningRows):  # the rows of earlier periods are in these answers too
         return min(schema.unit.max_periods, measurement.stream.horizon)
     return min(schema.unit.max_periods, schema.cell_count if cells is None else len(cells))
+
+
+def _is_period(axis: Axis, schema: Schema) -> bool:
+    """Is each of its cells one period? One bin may have several of them."""
+    node = axis.node if axis.kind == "expression" else None
+    return node is not None and node.op == "column" and node.value == schema.period
 
 
 def _check_several(

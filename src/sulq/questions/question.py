@@ -76,8 +76,8 @@ class Bundle:
 
     @property
     def of_people(self) -> bool:
-        """Are they about people, each with one row in place of the table's own?"""
-        return any(checked.people is not None for checked, _ in self.parts)
+        """Are all about people, each with one row in place of the table's own?"""
+        return all(checked.people is not None for checked, _ in self.parts)
 
     @property
     def programs(self) -> tuple[Spec, ...]:

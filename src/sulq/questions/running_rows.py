@@ -8,6 +8,7 @@ period, and charged to the periods of the stretch alone.
 
 from __future__ import annotations
 
+import math
 import re
 from dataclasses import dataclass, replace
 from fractions import Fraction
@@ -15,7 +16,7 @@ from typing import Any
 
 from sulq.errors import QueryNotAllowed
 from sulq.expressions.node import Node
-from sulq.expressions.parse import shorten
+from sulq.expressions.parse import parse, shorten
 from sulq.privacy.geometry import Geometry, Release
 from sulq.privacy.toeplitz import (
     MAX_HORIZON,
@@ -29,6 +30,7 @@ from sulq.questions.partitions import Axis
 from sulq.values.query import Query, Running
 from sulq.values.schema import Schema
 
+FINE = 24  # bits of a sum's largest value: with those of the weights, noise fits beside them
 _CALL = re.compile(r"\s*(count|sum)\s*\((.*)\)\s*", re.IGNORECASE | re.DOTALL)
 
 
@@ -163,7 +165,19 @@ def plain_query(query: Query, schema: Schema) -> Query:
     error = query.error
     if error is not None:  # of the last total: that of a strategy answer is so much smaller
         error = error / Fraction(deviations(stream.horizon)[-1])
-    return replace(query, values=(asked.expression,), by=stream.column, error=error)
+    value, bits = asked.expression, _bits_behind(asked.expression, schema)
+    if bits:
+        value = f"round(({value}) * {2.0**bits!r})"
+    return replace(query, values=(value,), by=stream.column, error=error)
+
+
+def _bits_behind(expression: str, schema: Schema) -> int:
+    """How many bits behind the point are summed; fewer than none of whole numbers that are wide."""
+    node = parse(expression, schema)
+    if node.type not in ("integer", "number") or not node.bounded:
+        return 0
+    bits = FINE - math.frexp(max(-node.low, node.high))[1]
+    return max(min(bits, 0 if node.type == "integer" else 1000), -1000)
 
 
 def running_rows(
@@ -190,7 +204,8 @@ def running_rows(
     )  # fmt: skip
     labels = axes[0].labels
     places = tuple(labels.index(period) for period in stream.periods)
-    leaves = Release("total", release.step / UNIT, release.unit * UNIT, release.weight2)
+    step = release.step / Fraction(2) ** _bits_behind(asked.expression, schema)
+    leaves = Release("total", step / UNIT, release.unit * UNIT, release.weight2)
     return RunningRows(stream, first, last, moved, places), (leaves,)
 
 

@@ -5,6 +5,7 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
+SECRET_ONLY = {"columns": {"secret": {"type": "boolean"}}}
 ASK = {"query": {"where": "secret"}}
 NORTH = {"rows": [{"predicate": "region = 'north'"}]}
 TOKEN = {"grant_type": "urn:ietf:params:oauth:grant-type:token-exchange", "subject_token": "x",
@@ -42,7 +43,7 @@ TABLE = [
     ("PUT", "/v1/files/new.txt", b"x", (422, 403, 403, 403, 422, 403)),
     ("DELETE", "/v1/files/new.txt", None, (404, 403, 403, 403, 404, 403)),
     ("POST", "/v1/draft", {"source": "people.parquet"}, (200, 403, 403, 403, 422, 403)),
-    ("POST", "/v1/check", {"source": "people.parquet", "schema": {}},
+    ("POST", "/v1/check", {"source": "people.parquet", "schema": SECRET_ONLY},
      (409, 403, 403, 403, 422, 403)),
     ("POST", f"{D}/check", None, (200, 200, 403, 404, 404, 404)),
     ("GET", "/v1/analysts", None, (200, 403, 403, 403, 200, 403)),

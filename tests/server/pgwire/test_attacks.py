@@ -214,10 +214,9 @@ def test_values_that_are_none_are_refused_in_words(pg, capsys, kind, body):
     with pg.connect() as connection:
         connection.execute("set sulq.spend = 1")
         wire = Raw(connection)
-        wire.send("P", b"a\0" + COUNT.format("$1").encode() + b"\0\0\0")
-        wire.send(kind, body)
-        wire.send("E", b"\0\0\0\0\0")
-        wire.send("S")
+        parse = message("P", b"a\0" + COUNT.format("$1").encode() + b"\0\0\0")
+        run = message("E", b"\0\0\0\0\0") + message("S")
+        wire.send_all(parse + message(kind, body) + run)  # at once: it may be hung up on
         found = [fields(said)["C"] for k, said in messages(wire.some()) if k == "E"]
         assert found
         assert "XX000" not in found

@@ -174,7 +174,10 @@ class _Raw:
         self._socket.settimeout(20)
 
     def send(self, kind, body=b""):
-        self._socket.sendall(message(kind, body))
+        self.send_all(message(kind, body))
+
+    def send_all(self, data):
+        self._socket.sendall(data)
 
     def until(self, last):
         data = b""
