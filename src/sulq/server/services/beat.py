@@ -25,7 +25,7 @@ from sulq.server.services.windows import Clock, Window
 MAX_BATCH = 32  # questions
 MAX_EACH = 16  # of one person, of those
 MAX_WEIGHT = 64.0  # of a batch, in plain counts; a question that weighs more is alone
-ALONE, AMONG_OTHERS = MAX_WEIGHT / 2, 20.0  # of one person; with others about it is less,
+ALONE, AMONG_OTHERS = MAX_WEIGHT / 2, 10.0  # of one person; with others about it is less,
 ABOUT = 16  # batches after which who has asked nothing more is not about
 QUIET_SECONDS = 0.004  # after the last question came, in which it is read and others may come,
 GATHER_SECONDS = 0.02  # or after this, if they do not stop coming
