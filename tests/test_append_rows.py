@@ -20,6 +20,7 @@ from sulq.errors import MICRO
 from sulq.ledger import claims, period_rows
 from sulq.ledger.ledger import Ledger
 from sulq.open_database import append, refresh
+from sulq.pipeline import Order
 
 MONTHS = [f"{year}-{month:02}" for year in (2026, 2027) for month in range(1, 13)]
 SCHEMA = {
@@ -289,3 +290,17 @@ def test_rows_are_written_by_one_at_a_time(source, monkeypatch):
     monkeypatch.setattr(os, "replace", watched)
     append(source, rows(MONTHS[1]), ledger=ledger(source)).close()
     assert len(held) == 1
+
+
+def test_a_question_about_no_rows_is_refused_alone(source):
+    """In one batch with another's, which is answered; nothing is charged for it."""
+    with opened(source) as db:
+        asked = [f"sick and month = '{MONTHS[i]}'" for i in (0, 5)]
+        orders = [Order(db.question(sulq.Query(where=where)), analyst=where[-2]) for where in asked]
+        answer, refused = db._pipeline.answer(orders)
+        assert answer.value == 7
+        assert isinstance(refused, sulq.QueryNotAllowed)
+        assert "have no rows yet. Nothing was charged" in str(refused)
+        assert spent(db)[MONTHS[0]] == MICRO
+        with pytest.raises(sulq.QueryNotAllowed, match="have no rows yet"):
+            db.count(asked[1])

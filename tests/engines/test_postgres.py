@@ -464,6 +464,7 @@ def test_what_grant_prints_is_what_is_needed(admin, tmp_path):
             engine = PostgresEngine(open_source(address, table), Schema.load(tmp_path / "p.toml"))
         assert sums(engine, sulq.Query(["smoker"]))[0][0][0] == sum(people()["smoker"].to_pylist())
         with psycopg.connect(address, autocommit=True) as connection:
+            connection.execute(f"SELECT id, xmin FROM public.{table}".encode())
             for refused in (
                 f"SELECT age FROM {table}", f"SELECT * FROM {other}", f"DELETE FROM {table}",
                 "CREATE TABLE public.mine (x int)", "CREATE TEMP TABLE mine (x int)",

@@ -52,6 +52,7 @@ def table_rights(role: str, table: str, columns: list[str]) -> str:
     who = _quote(role)
     namespace, _, relation = table.rpartition(".")
     listed = f" ({', '.join(map(_quote, columns))})" if columns else ""
+    place = f"{_quote(namespace or 'public')}.{_quote(relation)}"
     return f"""\
 -- Run this as an administrator, in the database that holds the rows.
 CREATE ROLE {who} LOGIN NOSUPERUSER NOCREATEDB NOCREATEROLE NOREPLICATION NOBYPASSRLS;
@@ -59,7 +60,7 @@ CREATE ROLE {who} LOGIN NOSUPERUSER NOCREATEDB NOCREATEROLE NOREPLICATION NOBYPA
 {_settings(who, default_transaction_read_only="on", search_path="pg_catalog")}
 {_connect(role)}
 GRANT USAGE ON SCHEMA {_quote(namespace or "public")} TO {who};
-GRANT SELECT{listed} ON TABLE {_quote(namespace or "public")}.{_quote(relation)} TO {who};
+GRANT SELECT{listed} ON TABLE {place} TO {who};{_numbers(place, who) if columns else ""}
 -- If the table has row security, give the role BYPASSRLS, or a view without it: rows hidden
 -- from one role and not from another are not one table."""
 
@@ -75,6 +76,17 @@ CREATE ROLE {who} LOGIN NOSUPERUSER NOCREATEDB NOCREATEROLE NOREPLICATION NOBYPA
 {_connect(role)}
 CREATE SCHEMA {_quote(ledger)} AUTHORIZATION {who};
 REVOKE ALL ON SCHEMA {_quote(ledger)} FROM PUBLIC;"""
+
+
+def _numbers(place: str, who: str) -> str:
+    """The right to see which transaction wrote a row, in a table; a view has no such column."""
+    name = "'" + place.replace("'", "''") + "'"
+    return f"""
+-- Which transaction wrote a row: after writes elsewhere rows are counted by it, and not all hashed.
+DO $$BEGIN IF EXISTS (SELECT FROM pg_catalog.pg_attribute WHERE attname = 'xmin'
+  AND attrelid = pg_catalog.to_regclass({name})) THEN
+  GRANT SELECT (xmin) ON TABLE {place} TO {who};
+END IF; END$$;"""
 
 
 def _settings(who: str, **settings: str) -> str:

@@ -302,6 +302,7 @@ class Ledger(Book, History):
         pay(
             page, requests, known, total=self.total, name=self.name, since=self._since,
             width=self.width, discoveries=allowed(self.terms), count=self._counted,
+            by_periods=self._open is not None,
         )  # fmt: skip
 
     def _counted(self, requests: Sequence[Request]) -> list[int | None]:

@@ -71,10 +71,6 @@ def normal(
         request = replace(request, query=question)
     if opened is not None and not (request.people and width > 1):
         asked = set(opened if request.cells is None else request.cells)
-        if request.price and not asked & set(opened):
-            raise QueryNotAllowed(
-                "the periods that this asks about have no rows yet. Nothing was charged."
-            )
         request = replace(request, cells=tuple(asked & set(opened)))
     if request.cells is None:
         return request
@@ -154,7 +150,7 @@ def look_up(connection: Connection, requests: Sequence[Request]) -> Known:
 
 def pay(
     page: Page, requests: Sequence[Request], known: Known, *, total: int, name: str,
-    discoveries: int, since: int, width: int,
+    discoveries: int, since: int, width: int, by_periods: bool,
     count: Callable[[Sequence[Request]], Sequence[int | None]],
 ) -> None:  # fmt: skip
     """Charge each question not charged yet and bind each new id; or refuse all of them.
@@ -167,6 +163,10 @@ def pay(
         if _key(request) not in known.charges:
             new.setdefault(_key(request), request)
     _check_most(requests, sum(request.price for request in new.values()), name)
+    if by_periods and any(r.price and r.cells == () for r in new.values()):
+        raise QueryNotAllowed(
+            "the periods that this asks about have no rows yet. Nothing was charged."
+        )
     check_follow_on(page.connection, new.values())
     spending = _afford(page, new.values(), total, name, width)
     allotments = Allotments(page.connection, new.values())

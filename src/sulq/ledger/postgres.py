@@ -168,7 +168,8 @@ _SAFE = text(
 )
 # The number of this transaction, and whether a write to the ledger is that and nothing more: plain
 # tables, and no trigger, rule, policy, constraint, default, type or index of somebody's own, whose
-# functions may write elsewhere. None comes between while the tables are held by this transaction.
+# functions may write elsewhere, and none that would be taken for one of PostgreSQL's: an operator
+# for (varchar, text), say. None comes between while the tables are held by this transaction.
 _OWN = text("""
 SELECT pg_current_xact_id_if_assigned()::text AS number,
   extract(epoch FROM pg_postmaster_start_time())::text AS life,
@@ -189,7 +190,12 @@ SELECT pg_current_xact_id_if_assigned()::text AS number,
         JOIN pg_depend d ON d.classid = CAST('pg_class' AS regclass) AND d.objid = i.indexrelid
         WHERE i.indrelid = c.oid AND d.refclassid NOT IN (CAST('pg_class' AS regclass),
           CAST('pg_constraint' AS regclass), CAST('pg_collation' AS regclass)))
-    )) AS alone
+    )) AND NOT EXISTS (
+    SELECT FROM pg_namespace n WHERE n.nspname IN (:name, 'pg_catalog') AND (
+      EXISTS (SELECT FROM pg_operator o WHERE o.oid >= 16384 AND o.oprnamespace = n.oid)
+      OR EXISTS (SELECT FROM pg_proc p WHERE p.oid >= 16384 AND p.pronamespace = n.oid)
+    )) AND NOT EXISTS (
+    SELECT FROM pg_cast WHERE oid >= 16384 AND castsource < 16384 AND casttarget < 16384) AS alone
 """)
 _ALONE = text("SELECT pg_advisory_xact_lock(hashtextextended('sulq ledger ' || :name, 0))")
 

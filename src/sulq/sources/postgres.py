@@ -49,8 +49,9 @@ PINNED = {
     "lock_timeout": "30s",
     "idle_in_transaction_session_timeout": "10min",
 }
+ONE_STATE = "repeatable read"  # one snapshot for the whole question
+EACH_ITS_OWN = "read committed"  # a statement sees all that ended before it
 BEGUN = {
-    "transaction_isolation": "repeatable read",  # one snapshot for the whole question
     "transaction_read_only": "on",
     "server_encoding": "UTF8",  # so that lengths, patterns and hashes of text are those of UTF-8
 }
@@ -133,18 +134,17 @@ def why(error: Exception) -> str:
 
 
 @contextmanager
-def snapshot(connection: psycopg.Connection[Any]) -> Iterator[None]:
+def snapshot(connection: psycopg.Connection[Any], level: str = ONE_STATE) -> Iterator[None]:
     """One read-only transaction over one state of the rows, its settings pinned and checked."""
+    wanted = PINNED | BEGUN | {"transaction_isolation": level}
     pins = "; ".join(f"SET LOCAL {name} = {_value(text)}" for name, text in PINNED.items())
-    names = [*PINNED, *BEGUN]
-    asked = ", ".join(f"pg_catalog.current_setting('{name}')" for name in names)
-    begin = "BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY"
+    asked = ", ".join(f"pg_catalog.current_setting('{name}')" for name in wanted)
+    begin = f"BEGIN ISOLATION LEVEL {level.upper()} READ ONLY"
     cursor = connection.execute(f"{begin}; {pins}; SELECT {asked}".encode())
     try:
         while cursor.nextset():
             pass
-        wanted = PINNED | BEGUN
-        for name, said in zip(names, cursor.fetchone() or (), strict=True):
+        for name, said in zip(wanted, cursor.fetchone() or (), strict=True):
             if said != wanted[name]:
                 raise Refused(
                     f"the server says {name} = {said!r} where {wanted[name]!r} is needed. Nothing "

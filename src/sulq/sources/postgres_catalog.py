@@ -91,11 +91,17 @@ SELECT
       regexp_matches(tree, ':resulttype (\d+)', 'g') AS named(id)
     JOIN pg_type t ON t.oid = named.id[1]::oid JOIN pg_proc p ON p.oid = t.typinput
     WHERE p.provolatile <> 'i' AND tree ~ '\{COERCEVIAIO')
+  OR EXISTS (SELECT FROM rule CROSS JOIN LATERAL -- catalogs: VACUUM writes there without a number
+      regexp_matches(tree, ':relid (\d+)', 'g') AS named(id)
+    WHERE named.id[1]::bigint BETWEEN 1 AND 16383)
   OR EXISTS (SELECT FROM rule
     JOIN pg_depend d ON d.classid = 'pg_rewrite'::regclass AND d.objid = rule.oid
     WHERE d.refclassid
       NOT IN ('pg_class'::regclass, 'pg_collation'::regclass, 'pg_constraint'::regclass))
 """
+BEYOND = "pg_snapshot_xmax(pg_current_snapshot())::text"  # no transaction from here on is over
+MEANWHILE = 1000  # transactions while rows are counted; if more, rows are hashed
+FORCED = 2  # the number of rows that pg_surgery brought back
 HEAP = (0, 2)  # PostgreSQL's own way to store rows
 # Which transactions are over, in which life of the server: a crash ends with a checkpoint, and
 # a standby replays. Two equal snapshots see the same rows.
@@ -106,19 +112,28 @@ FROM pg_control_checkpoint()
 """
 
 
+# Is it still the table of this name, and may this role read which transaction wrote a row? Views
+# have no such number, and a role that may read some columns has no right to it by these.
+NUMBERED = """
+to_regclass($2)::oid = $1 AND (SELECT has_column_privilege($1, attnum, 'SELECT')
+  FROM pg_attribute WHERE attrelid = $1 AND attname = 'xmin')
+"""
 # How a table and its partitions are stored, and what each column is; NULL unless a row can only
 # change by being written: another label of an enum, a default of a column that rows lack, another
-# file or another table of this name is no write of any row.
+# file or another table of this name is no write of any row. Asked behind the statement that read
+# the rows: whoever would change this waits, and that table was read which this session now holds.
 LAYOUT = f"""
 WITH plain AS ({PARTS}), columns AS (
   SELECT a.*, t.typname FROM pg_attribute a JOIN pg_type t ON t.oid = a.atttypid
   WHERE a.attnum > 0 AND NOT a.attisdropped AND a.attrelid IN (SELECT oid FROM plain)
 )
-SELECT CASE WHEN (SELECT bool_and(relkind IN ('r', 'p')) FROM plain)
+SELECT CASE WHEN {NUMBERED}
+  AND EXISTS (SELECT FROM pg_locks WHERE relation = $1 AND pid = pg_backend_pid())
+  AND (SELECT bool_and(relkind IN ('r', 'p')) FROM plain)
   AND (SELECT bool_and(atttypid < 16384 AND typname !~ '^reg' AND attgenerated <> 'v') FROM columns)
 THEN jsonb_build_array(
-  to_regclass($2)::oid,
-  (SELECT jsonb_agg(jsonb_build_array(oid, relfilenode, relispopulated) ORDER BY oid)
+  (SELECT jsonb_agg(jsonb_build_array(oid, relfilenode, pg_relation_filenode(reltoastrelid))
+    ORDER BY oid)
     FROM pg_class WHERE oid IN (SELECT oid FROM plain)),
   (SELECT jsonb_agg(jsonb_build_array(attrelid, attnum, attname, atttypid, atttypmod, attcollation,
     atthasmissing, attmissingval::text) ORDER BY attrelid, attnum) FROM columns)
@@ -148,6 +163,7 @@ class Relation:
     """A table, a view or a partitioned table that this role may read."""
 
     oids: tuple[int, ...]  # one, or those of several tables that are read as one
+    names: tuple[str, ...]  # of these, for SQL
     name: str  # for SQL
     shown: str  # for people
     places: tuple[str, ...]
@@ -180,8 +196,9 @@ def find_relation(connection: psycopg.Connection[Any], table: str | None) -> Rel
             f"source: PostgreSQL {version // 10_000} is too old, want {OLDEST // 10_000} or newer."
         )
     columns = {row[0]: _stored(*row) for row in _rows(connection, COLUMNS, oid)}
+    name = f"{quote(namespace)}.{quote(relation)}"
     return Relation(
-        (oid,), f"{quote(namespace)}.{quote(relation)}", f"{namespace}.{relation}",
+        (oid,), (name,), name, f"{namespace}.{relation}",
         (f"postgresql {server} {database} {oid}",), bool(writable), columns,
     )  # fmt: skip
 
@@ -212,7 +229,7 @@ def find_relations(
         }
     every = list(found.values())
     return Relation(
-        tuple(o for r in every for o in r.oids), f"({sql}) AS stack",
+        tuple(o for r in every for o in r.oids), tuple(r.name for r in every), f"({sql}) AS stack",
         ", ".join(r.shown for r in every), tuple(p for r in every for p in r.places),
         any(r.writable for r in every), columns,
     )  # fmt: skip
@@ -259,9 +276,13 @@ def version_of(connection: psycopg.Connection[Any], relation: Relation) -> str |
     in no other way, so they are the same as long as none has ended, anywhere on the server. The
     server's counters of rows written would be no proof: a session may keep its own back for as
     long as it likes, and a crash forgets them. A last word stands where rows are in a ledger's
-    own schema, so that nothing is taken to leave them alone.
+    own schema, so that nothing is taken to leave them alone. Of what else has a table's name
+    by now, a view perhaps, nothing is known.
     """
     beside = False
+    named = ", ".join(f"to_regclass({text(name)})::oid" for name in relation.names)
+    if _rows(connection, f"SELECT {named}")[0] != relation.oids:
+        return None
     parts = [part for oid in relation.oids for part in _rows(connection, PARTS, oid)]
     for oid, kind, stored, ledger in parts:
         beside |= ledger
@@ -296,7 +317,7 @@ def declared_contents_of(
     names = sorted(names)
     hashed = _sum_of_hashes(relation, names, mix=True)
     n, found = _rows(connection, f"SELECT count(*), {hashed} FROM {relation.name}")[0]
-    layout = _layout(connection, relation)  # nobody changes it now: reading has locked the table
+    layout = _layout(connection, relation)
     return json.dumps([*names, n, found]), None if layout is None else Look(n, layout)
 
 
@@ -308,20 +329,29 @@ def untouched(
     A row that is new or another bears the number of the transaction that wrote it. Without such a
     one, as many rows as there were are the rows that there were.
     """
-    last = int(_rows(connection, "SELECT pg_snapshot_xmax(pg_current_snapshot())::text")[0][0])
-    every = range(numbers.start, max(numbers.stop, last))
+    ready, first = _rows(connection, _about(relation, f"SELECT {NUMBERED}, {BEYOND}"))[0]
+    if not ready:
+        return False
+    # Each statement sees the rows of its own moment, so numbers that come meanwhile are there too.
+    every = range(numbers.start, max(numbers.stop, int(first) + MEANWHILE))
     written = ",".join(str(number % 2**32) for number in every)
-    new = f"count(*) FILTER (WHERE xmin = ANY ('{{{written}}}'::xid[]))"
+    new = f"count(*) FILTER (WHERE xmin = ANY ('{{{FORCED},{written}}}'::xid[]))"
     found = _rows(connection, f"SELECT count(*), {new} FROM {relation.name}")[0]
-    return found == (look.rows, 0) and _layout(connection, relation) == look.layout
+    last = int(_rows(connection, f"SELECT {BEYOND}")[0][0])
+    alike = found == (look.rows, 0) and last <= every.stop
+    return alike and _layout(connection, relation) == look.layout
 
 
 def _layout(connection: psycopg.Connection[Any], relation: Relation) -> str | None:
     if len(relation.oids) > 1:  # several tables: a row of the stack bears no number of its own
         return None
-    sql = LAYOUT.replace("$2", text(relation.name))
-    found: str | None = _rows(connection, sql, relation.oids[0])[0][0]
+    found: str | None = _rows(connection, _about(relation, LAYOUT))[0][0]
     return found
+
+
+def _about(relation: Relation, sql: str) -> str:
+    """A statement about one table, by its number and its name, in which anything may stand."""
+    return _numbered(sql, relation.oids[0]).replace("$2", text(relation.name))
 
 
 def _sum_of_hashes(relation: Relation, names: list[str], mix: bool) -> str:
@@ -339,6 +369,12 @@ def _sum_of_hashes(relation: Relation, names: list[str], mix: bool) -> str:
     return f"sum({hashed})::text"
 
 
-def _rows(connection: psycopg.Connection[Any], sql: str, oid: int = 0) -> list[tuple[Any, ...]]:
+def _rows(
+    connection: psycopg.Connection[Any], sql: str, oid: int | None = None
+) -> list[tuple[Any, ...]]:
     """The catalogs' own number of a table is all that is ever put into these statements."""
-    return connection.execute(sql.replace("$1", f"CAST({int(oid)} AS oid)").encode()).fetchall()
+    return connection.execute((sql if oid is None else _numbered(sql, oid)).encode()).fetchall()
+
+
+def _numbered(sql: str, oid: int) -> str:
+    return sql.replace("$1", f"CAST({int(oid)} AS oid)")

@@ -31,7 +31,16 @@ from sulq.expressions.quoting import quote
 from sulq.kernel.sums import batch_rows, gather, needed_columns, rows_at_most, vectors_of
 from sulq.questions.check import CheckedQuery
 from sulq.questions.people_view import PeopleRows
-from sulq.sources.postgres import Address, connect, driver, first_look, reach, snapshot
+from sulq.sources.postgres import (
+    EACH_ITS_OWN,
+    ONE_STATE,
+    Address,
+    connect,
+    driver,
+    first_look,
+    reach,
+    snapshot,
+)
 from sulq.sources.postgres_catalog import (
     Look,
     Stored,
@@ -114,14 +123,14 @@ class PostgresEngine(SqlEngine):
         return connection
 
     @contextmanager
-    def _snapshot(self) -> Iterator[None]:
+    def _snapshot(self, level: str = ONE_STATE) -> Iterator[None]:
         """One transaction; a connection that was lost meanwhile is made again, once."""
         try:
-            found = snapshot(self._connection)
+            found = snapshot(self._connection, level)
             found.__enter__()
         except driver().OperationalError:
             self._drop()
-            found = snapshot(self._connection)
+            found = snapshot(self._connection, level)
             found.__enter__()
         try:
             yield
@@ -193,20 +202,20 @@ class PostgresEngine(SqlEngine):
     @without_words
     def declared_contents(self) -> tuple[str, Look | None]:
         """The last of `contents` alone, which takes a fraction of the time; and for `untouched`."""
-        with self._looking():
+        with self._looking(EACH_ITS_OWN):
             return declared_contents_of(self._connection, self._relation, self.schema.names)
 
     @without_words
     def untouched(self, look: Look, numbers: range) -> bool:
         """Has none of these transactions, which ended since, written to the rows of `look`?"""
-        with self._looking():
+        with self._looking(EACH_ITS_OWN):
             return untouched(self._connection, self._relation, look, numbers)
 
     @contextmanager
-    def _looking(self) -> Iterator[None]:
+    def _looking(self, level: str = ONE_STATE) -> Iterator[None]:
         """A look that nobody pays for, so that its failure is no one's charge."""
         try:
-            with self._lock, self._snapshot():
+            with self._lock, self._snapshot(level):
                 yield
         except driver().Error:
             raise placed(
