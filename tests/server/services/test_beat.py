@@ -288,7 +288,7 @@ def test_persons_take_turns_whatever_each_has_sent():
                 ("c", "plain", 1.0, "c0"))  # fmt: skip
     first = batch(made)
     assert first[:3] == ["a0", "b0", "c0"]
-    assert len(first) == beats.MAX_EACH + 2  # nobody has more than half of a batch
+    assert len(first) == beats.AMONG_OTHERS + 2  # nobody has more than a share where others ask
 
 
 def test_control_in_the_order_of_arrival_one_person_has_it_all():
