@@ -178,6 +178,9 @@ class Asking:
 
     async def select(self, select: Select, literals: Sequence[str] = ()) -> Result:
         """The answer to a SELECT, with these values for its parameters."""
+        came = (
+            self._shared.services.answers.clock.now()
+        )  # before it is read: what was read before is read quicker
         select = await self._filled(select, literals)
         if select.table is None:
             return await self._browse(select)
@@ -192,18 +195,20 @@ class Asking:
             return db.question(select.text)
 
         question = await self._price(record, make)
-        body, unpaid = await self._paid(record, question)
+        body, unpaid = await self._paid(record, question, came)
         columns, rows = selects.laid_out(body, made[-1], self._variables.intervals)
         return Result(columns, rows, notices=_said(body["table"], unpaid))
 
-    async def _paid(self, record: Record, question: Question) -> tuple[dict[str, Any], int]:
-        """The reply to a question, and what it cost now."""
+    async def _paid(
+        self, record: Record, question: Question, came: float
+    ) -> tuple[dict[str, Any], int]:
+        """The reply to a question that came then, and what it cost now."""
         answers, own = self._shared.services.answers, self._variables
         unpaid = await self._patient(lambda: answers.unpaid(self.principal, record, question))
         self._check_spending(unpaid)
         try:
             reply = await answers.answer(
-                self.principal, record, lambda db: question, None, most=unpaid
+                self.principal, record, lambda db: question, None, most=unpaid, came=came
             )
         except Refused as error:
             if error.charged is not False:

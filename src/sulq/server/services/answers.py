@@ -63,7 +63,7 @@ class Answers:
         self._settings = settings
         self._metrics = metrics
         self._caps = caps
-        self._clock = clock or Clock()
+        self.clock = clock or Clock()
         self._garbage = Garbage()
         self._wanted = -math.inf  # when somebody last wanted something
         self._at_once = AtOnce(settings.at_once)
@@ -104,7 +104,7 @@ class Answers:
 
     async def dataset(self, record: Record) -> Dataset:
         """The dataset, opened if need be; somebody wants something of it."""
-        self._wanted = self._clock.now()
+        self._wanted = self.clock.now()
         if self._datasets.is_open(record):
             return self._datasets.opened(record)
         try:
@@ -126,7 +126,7 @@ class Answers:
     @property
     def quiet(self) -> bool:
         """Has nobody asked anything for a while?"""
-        return not self.busy and self._clock.now() - self._wanted > QUIET_SECONDS
+        return not self.busy and self.clock.now() - self._wanted > QUIET_SECONDS
 
     @property
     def reading(self) -> bool:
@@ -192,10 +192,10 @@ class Answers:
 
     async def answer(
         self, principal: Principal, record: Record, make: Callable[[Database], Question],
-        request_id: str | None, form: str = "", most: int | None = None,
+        request_id: str | None, form: str = "", most: int | None = None, came: float | None = None,
     ) -> bytes:  # fmt: skip
         """The reply to a question, when its batch closes; at most so much is charged for it."""
-        who, came = principal.person, self._clock.now()
+        who, came = principal.person, self.clock.now() if came is None else came
         check_open(record)
         dataset = await self.dataset(record)
         db = dataset.db.as_analyst(who.in_ledger)
@@ -307,11 +307,11 @@ class Answers:
                 return None
             asked = [place.asked.question for place in batch]
             missed = self._lateness.of(dataset, asked, period)
-            return Window(period, self._clock, self._stopping, missed, patient=not noise)
+            return Window(period, self.clock, self._stopping, missed, patient=not noise)
 
         def free_window(batch: Sequence[Any]) -> Window | None:
             period = dataset.periods.of_counts(len(batch))
-            return None if period is None else Window(period, self._clock, self._stopping)
+            return None if period is None else Window(period, self.clock, self._stopping)
 
         async def late(asked: Sequence[Asked], window: Window) -> Sequence[Any]:
             if noise:
@@ -325,7 +325,7 @@ class Answers:
             return run_in(counts, self._lateness.recover, dataset) if due else None
 
         limits: dict[str, Any] = {
-            "queue": settings.queue, "wait_seconds": settings.wait_seconds, "clock": self._clock,
+            "queue": settings.queue, "wait_seconds": settings.wait_seconds, "clock": self.clock,
         }  # fmt: skip
         paid: Beat[Asked] = Beat(
             lambda asked, window: run_in(scans, self._replies, dataset, asked, window),
