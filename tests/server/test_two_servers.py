@@ -114,7 +114,7 @@ def shared(tmp_path, monkeypatch):
 
 def test_one_of_two_servers_dies_again_and_again(shared):
     """Exactly T answers, the same at both servers; sessions go on; the ledger agrees."""
-    total = times(40, 2000)
+    total = times(40, 8000)
     with closing(Pair(shared, total)) as pair:
         delivered, refused, failed = {}, [], []
         threads = [
