@@ -16,7 +16,6 @@ import shlex
 import socket
 import ssl
 from collections import Counter
-from ipaddress import ip_address
 
 from sulq.errors import KeyRefused, LimitReached, SulqError
 from sulq.server.gate import Gate
@@ -33,7 +32,7 @@ from sulq.server.services.context import Services
 from sulq.server.services.rehearsals import Rehearsals
 from sulq.server.services.responses import UNEXPECTED
 from sulq.server.services.scram import MECHANISM, Exchange, NotProved, Verifier
-from sulq.server.services.settings import Settings
+from sulq.server.services.settings import Settings, is_loopback
 from sulq.server.services.threads import MeteredThreads
 
 MAX_OPENING = 100  # connections that have proved nothing yet
@@ -196,7 +195,7 @@ class Listener:
 
     def _started(self, wire: Wire, code: int, said: dict[str, str]) -> dict[str, str]:
         """A start in our version of the protocol, and in TLS where it must be."""
-        if self._tls is not None and not wire.secure and not _is_here(wire.address):
+        if self._tls is not None and not wire.secure and not is_loopback(wire.address):
             raise Problem("28000", "connect with TLS: sslmode=require, or better verify-full")
         unknown = [name for name in said if name.startswith("_pq_.")]
         if code != messages.PROTOCOL or unknown:
@@ -234,13 +233,13 @@ class Listener:
             raise _too_many("too many keys were refused to this address") from None
 
     async def _exchanged(self, wire: Wire, exchange: Exchange) -> None:
-        wire.write(messages.sasl_offer(MECHANISM))
+        wire.write(messages.authentication(10, messages.text(MECHANISM), b"\0"))
         mechanism, first = messages.sasl_first(await self._password(wire))
         if mechanism != MECHANISM:
             raise NotProved
-        wire.write(messages.sasl_next(exchange.first(first)))
+        wire.write(messages.authentication(11, exchange.first(first)))
         proof = exchange.final(await self._password(wire))
-        wire.write(messages.sasl_final(proof) + messages.AUTHENTICATED)
+        wire.write(messages.authentication(12, proof) + messages.authentication(0))
 
     async def _password(self, wire: Wire) -> bytes:
         kind, body = await wire.message(MAX_PROOF)
@@ -295,14 +294,6 @@ def _relay(number: int) -> str:
 
 def _too_many(what: str) -> Problem:
     return Problem("53300", what, "close one, or try again later", fatal=True)
-
-
-def _is_here(address: str) -> bool:
-    """Is it this machine?"""
-    try:
-        return ip_address(address).is_loopback
-    except ValueError:
-        return False
 
 
 def _options(text: str) -> list[tuple[str, str]]:

@@ -118,12 +118,7 @@ class Settings:
     @property
     def loopback(self) -> bool:
         """Can only this machine reach it?"""
-        if self.host == "localhost":
-            return True
-        try:
-            return ip_address(self.host).is_loopback
-        except ValueError:
-            return False
+        return self.host == "localhost" or is_loopback(self.host)
 
     @property
     def price_of_time(self) -> float:
@@ -156,6 +151,14 @@ class Settings:
                 "proxy's TLS does not cover PostgreSQL's protocol.\nGive --certificate and "
                 "--private-key."
             )
+
+
+def is_loopback(address: str) -> bool:
+    """Is it an address of this machine?"""
+    try:
+        return ip_address(address).is_loopback
+    except ValueError:
+        return False
 
 
 def _kinds() -> dict[str, str]:
