@@ -51,7 +51,7 @@ def api() -> FastAPI:
         openapi_url="/v1/openapi.json", docs_url=None, redoc_url=None, redirect_slashes=False,
     )  # fmt: skip
     for part in PARTS:
-        app.include_router(part.routes)
+        app.include_router(part.route.router)
     app.add_exception_handler(SulqError, _refused)
     app.add_exception_handler(RequestValidationError, _invalid)
     app.add_exception_handler(HTTPException, _unrouted)
@@ -107,7 +107,7 @@ def _unrouted(request: Request, error: Any) -> Response:
 
 def _allowed(request: Request) -> list[str]:
     """The methods that this address has, over all routes to it."""
-    routes = [*request.app.routes, *(route for part in PARTS for route in part.routes.routes)]
+    routes = [*request.app.routes, *(route for part in PARTS for route in part.route.router.routes)]
     found = [r for r in routes if r.matches(request.scope)[0] is not Match.NONE]
     return sorted({method for route in found for method in getattr(route, "methods", None) or ()})
 
