@@ -13,12 +13,12 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from fractions import Fraction
-from typing import Any, Protocol
+from typing import Any
 
 from sulq.errors import QueryNotAllowed
 from sulq.expressions.quoting import quote
-from sulq.privacy.promise import Promise
 from sulq.profile_draft import Draft
+from sulq.queryable import Asked
 from sulq.questions.question import Question
 from sulq.questions.star_tables import is_of
 from sulq.sql.quantiles import Counts
@@ -36,31 +36,6 @@ ROUND = [m * 10.0**j for j in range(-6, 16) for m in (1, 2, 5)]
 EACH = (1, 2, 3, 4, 5, 6, 8, 10, 12, 15, 20, 30, 50, 75, 100, 150, 200, 300, 500, 750, 1000)
 YEARS = tuple(datetime.date(year, 1, 1) for year in range(1850, 2101, 2))
 MAX_COLUMNS = 1000
-
-
-class Asked(Protocol):
-    """What a profile is asked of."""
-
-    schema: Schema
-    promise: Promise
-    pricing: str
-
-    @property
-    def rows(self) -> int:
-        """n, which is public."""
-        ...
-
-    def rows_of(self, query: Query) -> int:
-        """How many rows a query is about, by public columns alone."""
-        ...
-
-    def question(self, query: Sequence[Query], *, together: bool = False) -> Question:
-        """Queries, checked and priced."""
-        ...
-
-    def answer(self, question: Question) -> Any:
-        """Their answers, paid for."""
-        ...
 
 
 @dataclass(frozen=True, slots=True)
