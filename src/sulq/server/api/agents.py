@@ -14,10 +14,10 @@ from fastapi import Request, Response
 
 from sulq.database import Database
 from sulq.errors import NotPermitted, Refused, in_queries
-from sulq.kept_rehearsals import KeptRehearsals
 from sulq.mcp.methods import VERSIONS, reply_to
 from sulq.mcp.tokens import PriceTokens
 from sulq.mcp.tools import answer_said, price_said, queries, schema_said
+from sulq.preview import KeptRehearsals
 from sulq.questions.question import Question
 from sulq.server.api.dependencies import Anyone, Caller, Routes, context_of, reply
 from sulq.server.gate import RequestContext

@@ -10,7 +10,7 @@ from starlette.exceptions import HTTPException
 from starlette.routing import Match
 
 import sulq
-from sulq.errors import QueryNotAllowed, Refused, SulqError
+from sulq.errors import NotFound, QueryNotAllowed, Refused, SulqError
 from sulq.server.api import (
     accounts,
     agents,
@@ -21,7 +21,7 @@ from sulq.server.api import (
     questions,
 )
 from sulq.server.api.dependencies import context_of
-from sulq.server.gate import OPEN, unknown_route
+from sulq.server.gate import OPEN
 from sulq.server.services.allowed_sources import without_paths
 from sulq.server.services.responses import (
     JSON,
@@ -97,7 +97,8 @@ def _invalid(request: Request, error: Any) -> Response:
 
 def _unrouted(request: Request, error: Any) -> Response:
     if error.status_code == 404:
-        return _said(request, unknown_route(), 404)
+        missing = NotFound("there is no such address. /v1/openapi.json lists them.")
+        return _said(request, missing, 404)
     if error.status_code == 405:
         made = _said(request, Refused(f"{request.method} is not for this address."), 405)
         made.headers["allow"] = ", ".join(_allowed(request))

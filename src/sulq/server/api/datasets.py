@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Iterator
 from dataclasses import replace
 from functools import partial
 from itertools import islice
@@ -33,12 +33,10 @@ from sulq.server.services.access import Record
 from sulq.server.services.allowed_sources import as_missing
 from sulq.server.services.datasets import PROMISE, Dataset
 from sulq.server.services.histories import chain_of
-from sulq.server.services.program_switch import set_programs
 from sulq.values.column import plain
 
 # Decisions that every principal sees.
 SHOWN = ("open", "join", "refresh", "append", "carry", "freeze", "resume", "override", "restore")
-AT_ONCE = 500  # lines of a ledger that are sent
 route = Routes("datasets")
 
 
@@ -169,8 +167,7 @@ async def change(here: OwnDataset, body: models.Change) -> Response:
         by = here.person.name
         await here.run(datasets.set_state, here.record, body.state, body.reason, by)
     if body.programs is not None or body.program_fuel is not None:
-        switch = partial(set_programs, here.services.registry, datasets, here.record)
-        await here.run(switch, body.programs, body.program_fuel)
+        await here.run(datasets.set_programs, here.record, body.programs, body.program_fuel)
     return reply(_line(await here.look(datasets.record, here.record.id)))
 
 
@@ -218,10 +215,15 @@ async def ledger(here: OwnDataset) -> Response:
     lines = chain_of((await here.dataset()).db)
 
     async def stream() -> AsyncIterator[bytes]:
-        while chunk := await here.run(lambda: b"".join(islice(lines, AT_ONCE))):
+        while chunk := await here.run(_some, lines):
             yield chunk
 
     return NdJson(stream())
+
+
+def _some(lines: Iterator[bytes], count: int = 500) -> bytes:
+    """The next lines, as many as are sent at once."""
+    return b"".join(islice(lines, count))
 
 
 @route(

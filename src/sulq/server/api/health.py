@@ -65,16 +65,17 @@ async def metrics(counts: Counts) -> Response:
 
 def _samples(services: Services, tenant: int | None) -> Iterator[Sample]:
     if tenant is not None:
-        yield from _of_tenant(services, tenant)
+        yield from samples_of(services, tenant)
         return
     yield "sulq_ready", {}, int(services.readiness.ready)
     more = {"process": os.getpid()} if services.settings.workers > 1 else {}
     for owner in services.people.all_owners():
-        for name, labels, value in _of_tenant(services, owner.tenant):
+        for name, labels, value in samples_of(services, owner.tenant):
             yield name, {"owner": owner.name} | labels | more, value
 
 
-def _of_tenant(services: Services, tenant: int) -> Iterator[Sample]:
+def samples_of(services: Services, tenant: int) -> Iterator[Sample]:
+    """The counts of one tenant, and values of this moment."""
     yield from services.metrics.of(tenant)
     unseen = sum(row["seen"] is None for row in services.registry.alarms(tenant))
     yield "sulq_alarms", {}, unseen

@@ -14,6 +14,7 @@ from typing import Any, TypeVar
 
 from sulq.database import Database
 from sulq.errors import LimitReached, NotFound, Refused, SulqError, in_queries
+from sulq.preview import KeptRehearsals
 from sulq.questions.question import Question
 from sulq.server.gate import Gate
 from sulq.server.pgwire import selects
@@ -33,7 +34,6 @@ from sulq.server.pgwire.selects import Select
 from sulq.server.pgwire.variables import VERSION, Variables
 from sulq.server.services.access import Principal, Record
 from sulq.server.services.context import Services
-from sulq.server.services.rehearsals import Rehearsals
 from sulq.server.services.threads import MeteredThreads
 
 Given = TypeVar("Given")
@@ -61,7 +61,7 @@ class Shared:
     services: Services
     gate: Gate
     catalogues: Catalogues
-    rehearsals: Rehearsals
+    rehearsals: KeptRehearsals
     threads: MeteredThreads  # for what nobody pays
 
 

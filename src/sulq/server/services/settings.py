@@ -10,7 +10,6 @@ import os
 import re
 import tomllib
 import warnings
-from collections.abc import Mapping
 from dataclasses import dataclass, fields
 from ipaddress import ip_address, ip_network
 from pathlib import Path
@@ -181,9 +180,8 @@ def _from_file(path: Path) -> dict[str, Any]:
     return server
 
 
-def _from_environment(environment: Mapping[str, str] | None = None) -> dict[str, Any]:
-    found = os.environ if environment is None else environment
-    said = {k[len(PREFIX) :].lower(): v for k, v in found.items() if k.startswith(PREFIX)}
+def _from_environment() -> dict[str, Any]:
+    said = {k[len(PREFIX) :].lower(): v for k, v in os.environ.items() if k.startswith(PREFIX)}
     return {name: _read(name, text) for name, text in said.items()}
 
 
