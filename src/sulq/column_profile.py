@@ -219,9 +219,11 @@ class ProfilePlan:
 class _Look:
     """What is asked about one column, and of which rows: all, those of a table, or people."""
 
-    column: Column
     where: str | None = None
     people: PerPerson | None = None
+
+    def __init__(self, column: Column) -> None:
+        self.column = column
 
     @property
     def of(self) -> Query:
@@ -240,9 +242,6 @@ class _Look:
 class _Listed(_Look):
     """A column whose declared values are counted."""
 
-    def __init__(self, column: Column) -> None:
-        self.column = column
-
     def query(self, error: Any) -> Query:
         return replace(self.of, by=(quote(self.column.name),), error=error)
 
@@ -258,9 +257,6 @@ class _Listed(_Look):
 
 class _Text(_Look):
     """A text: only whether it is there can be asked without knowing its words."""
-
-    def __init__(self, column: Column) -> None:
-        self.column = column
 
     def query(self, error: Any) -> Query:
         missing = f"{quote(self.column.name)} is null"
@@ -278,7 +274,7 @@ class _Scale(_Look):
     """A number or a date, by cells that hold every value there can be."""
 
     def __init__(self, column: Column, edges: Sequence[Any], strategic: bool) -> None:
-        self.column = column
+        super().__init__(column)
         self.edges = tuple(edges)
         self.strategic = strategic
 
