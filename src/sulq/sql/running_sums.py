@@ -12,7 +12,6 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
-import pyarrow as pa
 
 from sulq.errors import QueryNotAllowed
 from sulq.expressions.dialect import written
@@ -190,6 +189,8 @@ class _Reader:
 
 def _stretch(view: View, schema: Schema) -> tuple[Any, int | None, list[str]]:
     """Where totals begin and for how many periods, by the terms about periods; the other terms."""
+    import pyarrow as pa
+
     period = schema[str(schema.period)]
     every = list(period.listed or ())
     kept, others = np.ones(len(every), dtype=bool), []
