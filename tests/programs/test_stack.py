@@ -9,11 +9,11 @@ from programs.random_modules import RandomModule
 
 from sulq.errors import QueryNotAllowed
 from sulq.programs import opcodes as op
-from sulq.programs import stack
+from sulq.programs import rewrite as stack
 from sulq.programs.binary import _Reader, read_module
+from sulq.programs.driver import run
 from sulq.programs.library import checked
 from sulq.programs.rewrite import Places, _Writer
-from sulq.programs.runtime import run
 from sulq.programs.weights import weights_of
 
 # Instructions that leave no value behind.

@@ -15,7 +15,7 @@ from sulq.engines.select import needs_kernel
 from sulq.kernel.array_batch import ArrayBatch
 from sulq.kernel.sums import batch_rows, gather
 from sulq.questions.check import CheckedQuery
-from sulq.sources.array_rows import ArrayRows
+from sulq.sources.frames import ArrayRows
 from sulq.sources.source import Source, bind
 from sulq.values.schema import Schema
 

@@ -22,9 +22,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from sulq.errors import QueryNotAllowed
-from sulq.expressions.evaluation import Evaluator
 from sulq.expressions.functions import KERNEL_ONLY, call
 from sulq.expressions.node import Node, literal
+from sulq.expressions.operations import Evaluator
 from sulq.expressions.pieces import Line, between, fact, line, small
 from sulq.expressions.program_node import made
 from sulq.values.schema import Schema

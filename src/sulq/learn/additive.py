@@ -24,13 +24,16 @@ from sulq.expressions.quoting import quote
 from sulq.learn.arrays import Array
 from sulq.learn.base import BOUNDS, Classifier, Learner, Regressor
 from sulq.learn.cuts import Cut, cut_of, cuts_of, usable
-from sulq.learn.links import Identity, Link, Logistic, label_sql
 from sulq.learn.parameters import About, parameter
 from sulq.learn.shape_pictures import drawn_shapes, isotonic, shapes_text
 from sulq.learn.shapes import (
+    Identity,
+    Link,
+    Logistic,
     Pull,
     Seen,
     Term,
+    label_sql,
     noise_of,
     prior,
     pull,

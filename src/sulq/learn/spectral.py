@@ -18,11 +18,11 @@ import sulq
 from sulq.learn.arrays import Array
 from sulq.learn.base import BOUNDS, ROW_NORM, Learner
 from sulq.learn.kmeans import KMeans
+from sulq.learn.mixture_pictures import groups, groups_text
 from sulq.learn.model_pictures import saved
 from sulq.learn.parameters import About, parameter
 from sulq.learn.pca import SVD
 from sulq.learn.seeds import distances2
-from sulq.learn.spectral_pictures import groups, groups_text
 from sulq.learn.task import Task
 from sulq.learn.validation import Transformer
 

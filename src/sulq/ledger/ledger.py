@@ -40,9 +40,8 @@ from sulq.ledger.chain import (
 from sulq.ledger.discovery_count import allowed
 from sulq.ledger.freeze import current, freeze, refusal, resume, withheld
 from sulq.ledger.group_commit import Ticket, Together
-from sulq.ledger.group_ledger import GroupLedger, Standing
+from sulq.ledger.group_ledger import GroupLedger, Membership, Standing, entered, joined_since
 from sulq.ledger.history import ANSWERS, History, answer_in
-from sulq.ledger.membership import Membership, entered, joined_since
 from sulq.ledger.migrate import is_current, upgrade
 from sulq.ledger.open_periods import cells_each, check_opened, open_cells
 from sulq.ledger.pay import Known, look_up, normal, pay

@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from sulq.errors import MissingExtra, SchemaError, SourceChanged
-from sulq.sources.array_rows import ArrayRows
+from sulq.sources.frames import ArrayRows
 from sulq.sources.postgres import is_address
 from sulq.sources.spark import find_rows, is_spark
 from sulq.sources.text_files import is_sqlite

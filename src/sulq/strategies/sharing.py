@@ -21,7 +21,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from sulq.expressions.domains import domain_batch
-from sulq.expressions.evaluation import Evaluator
+from sulq.expressions.operations import Evaluator
 from sulq.expressions.program_node import has_program
 from sulq.expressions.quoting import quote
 from sulq.kernel.batch import Batch
