@@ -11,7 +11,6 @@ from __future__ import annotations
 import math
 from dataclasses import KW_ONLY, dataclass
 from fractions import Fraction
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -19,10 +18,10 @@ import numpy as np
 import sulq
 from sulq.expressions.quoting import quote
 from sulq.learn.arrays import Array
-from sulq.learn.base import BOUNDS, WELL_ABOVE, Learner
+from sulq.learn.base import BOUNDS, WELL_ABOVE, Clusterer
 from sulq.learn.kmeans import KMeans, share_now
-from sulq.learn.mixture_pictures import densities, mixture_text
-from sulq.learn.model_pictures import saved
+from sulq.learn.mixture_pictures import mixture_text
+from sulq.learn.model_pictures import Drawn
 from sulq.learn.parameters import About, parameter
 from sulq.learn.second_moments import CENTRE, count_weight, mean_weight, symmetric
 from sulq.learn.task import NOBODY, LeftOut, Task, balanced, conjoined, lacking, within
@@ -37,7 +36,7 @@ MAX_NUMBERS = 2000  # of one step
 
 
 @dataclass(eq=False, repr=False)
-class GaussianMixture(Learner):
+class GaussianMixture(Drawn, Clusterer):
     """Normal distributions that together make up the rows.
 
     k-means with seeds finds where to begin, with 3/10 of the budget; one question asks for the
@@ -228,10 +227,8 @@ class GaussianMixture(Learner):
         found = np.exp(found - found.max(axis=1, keepdims=True))
         return np.asarray(found / found.sum(axis=1, keepdims=True))
 
-    def predict(self, X: Any) -> Any:
-        """The number of the component that has most of each row; -1 for a missing value."""
-        parts = self.predict_proba(X)
-        return np.where(np.isnan(parts).any(axis=1), -1, parts.argmax(axis=1))
+    def _nearness(self, X: Any) -> Array:
+        return self.predict_proba(X)
 
     def score_samples(self, X: Any) -> Array:
         """The logarithm of the density at each row, in own units."""
@@ -243,15 +240,6 @@ class GaussianMixture(Learner):
     def score(self, X: Any, y: Any = None) -> float:
         """The mean of score_samples over rows the analyst holds."""
         return float(np.nanmean(self.score_samples(X)))
-
-    def fit_predict(self, X: Any, y: Any = None) -> Any:
-        """Fit an array and give its rows' components: these are exact, not private."""
-        return self.fit(X, y).predict(X)
-
-    def plot(self, path: str | Path | None = None) -> sulq.Picture:
-        """The density of two columns with the means on it, saved if a path is given."""
-        self._check_fitted()
-        return saved(mixture_text(self), densities(self), path)
 
     def _words(self) -> str:
         return mixture_text(self)

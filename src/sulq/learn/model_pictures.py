@@ -50,6 +50,16 @@ def figures(model: Any, behind: Counted | None = None, width: float = PAGE) -> l
     return draw[kind](model, width)
 
 
+class Drawn:
+    """A learner of which `plot` shows what pages show: figures, and what it learned in words."""
+
+    def plot(self, path: str | Path | None = None) -> sulq.Picture:
+        """What was learned, drawn, saved as SVG or PNG if a path is given. Nothing is asked."""
+        model: Any = self
+        model._check_fitted()
+        return saved(model._words(), figures(model, width=SHEET), path)
+
+
 @dataclass(frozen=True, slots=True)
 class Rows:
     """What a model learned as a table."""

@@ -18,7 +18,7 @@ from sulq.drawing.heat import heat
 from sulq.drawing.svg import SHEET, Figure
 from sulq.learn.arrays import Array
 from sulq.learn.base import BOUNDS, ROW_NORM, Learner
-from sulq.learn.model_pictures import MAX_ACROSS, components, components_text, saved
+from sulq.learn.model_pictures import MAX_ACROSS, Drawn, components, components_text, saved
 from sulq.learn.parameters import About, checked_whole, parameter
 from sulq.learn.second_moments import CENTRE, Moments, ask_moments, moments_query
 from sulq.learn.task import Task
@@ -28,7 +28,7 @@ FIRST_ORDER = 0.5  # the sine up to which turning is about linear in the noise
 
 
 @dataclass(eq=False, repr=False)
-class SVD(Transformer, Learner):
+class SVD(Drawn, Transformer, Learner):
     """The top right singular vectors of the rows, seen through one noisy query.
 
     Columns are scaled to [0, 1] by their bounds; scaled=False goes back to their own units
@@ -140,11 +140,6 @@ class SVD(Transformer, Learner):
         if not self.scaled:
             return np.asarray(self.mean_ + y)
         return np.asarray(self.mean_ + y * self.width_ if self._centred else self._own(y))
-
-    def plot(self, path: str | Path | None = None) -> sulq.Picture:
-        """Scree and loadings, saved as SVG or PNG if a path is given. Nothing is asked."""
-        self._check_fitted()
-        return saved(components_text(self), components(self), path)
 
     def _words(self) -> str:
         return components_text(self)

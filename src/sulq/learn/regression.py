@@ -11,15 +11,31 @@ import numpy as np
 
 import sulq
 from sulq.learn.arrays import Array
-from sulq.learn.base import BOUNDS, ROW_NORM, Classifier, Regressor
+from sulq.learn.base import BOUNDS, ROW_NORM, Classifier, Learner, Regressor
 from sulq.learn.model_pictures import coefficients, coefficients_text, saved
 from sulq.learn.parameters import About, parameter
 from sulq.learn.second_moments import CENTRE, Moments, ask_moments, moments_query
 from sulq.learn.task import Task, bounds_of
 
 
+class Linear(Learner):
+    """A model with one weight a column: coef_ . x + intercept_, in own units."""
+
+    def plot(self, path: str | Path | None = None, level: float = 0.95) -> sulq.Picture:
+        """Coefficients with intervals, saved as SVG or PNG if a path is given."""
+        self._check_fitted()
+        drawn = coefficients(self, level=level)
+        return saved(coefficients_text(self, level), drawn, path)
+
+    def _words(self) -> str:
+        return coefficients_text(self)
+
+    def _heights(self, X: Any) -> Array:
+        return np.asarray(self._own(self._unit(X)) @ self.coef_ + self.intercept_)
+
+
 @dataclass(kw_only=True, eq=False, repr=False)
-class LinearRegression(Regressor):
+class LinearRegression(Linear, Regressor):
     """Ordinary least squares with as much ridge as the noise asks for.
 
     `alpha` is the ridge in columns scaled to [0, 1]; None takes the least that keeps the noisy
@@ -72,18 +88,9 @@ class LinearRegression(Regressor):
         origin = self.low_ / self.width_ + CENTRE  # the middle, seen from x = 0
         self.intercept_std_ = float(width * start_std(-origin))
 
-    def plot(self, path: str | Path | None = None, level: float = 0.95) -> sulq.Picture:
-        """Coefficients with intervals, saved as SVG or PNG if a path is given."""
-        self._check_fitted()
-        drawn = coefficients(self, level=level)
-        return saved(coefficients_text(self, level), drawn, path)
-
-    def _words(self) -> str:
-        return coefficients_text(self)
-
     def predict(self, X: Any) -> Array:
         """The label of each row, in its own units."""
-        return np.asarray(self._own(self._unit(X)) @ self.coef_ + self.intercept_)
+        return self._heights(X)
 
 
 def noise_ridge(C: Array, moments: Moments) -> float:
@@ -129,7 +136,7 @@ def noise_stds(inverse: Array, beta: Array, moments: Moments) -> tuple[Array, An
 # ---- two classes told apart by one weight a column ------------------------------------------
 
 
-class LinearClassifier(Classifier):
+class LinearClassifier(Linear, Classifier):
     """The second class where coef_ . x + intercept_ is above 0."""
 
     classes_: Array
@@ -161,7 +168,7 @@ class LinearClassifier(Classifier):
 
     def decision_function(self, X: Any) -> Array:
         """How far each row is on the second class's side."""
-        return np.asarray(self._own(self._unit(X)) @ self.coef_ + self.intercept_)
+        return self._heights(X)
 
     def predict(self, X: Any) -> Any:
         """The class of each row; a row with a missing value has none."""
@@ -173,11 +180,5 @@ class LinearClassifier(Classifier):
             )
         return self.classes_[(z > 0).astype(int)]
 
-    def plot(self, path: str | Path | None = None, level: float = 0.95) -> sulq.Picture:
-        """Coefficients with intervals, saved as SVG or PNG if a path is given."""
-        self._check_fitted()
-        drawn = coefficients(self, level=level)
-        return saved(coefficients_text(self, level), drawn, path)
-
     def _words(self) -> str:
-        return f"{self._measure} of {self.classes_[1]}. {coefficients_text(self)}"
+        return f"{self._measure} of {self.classes_[1]}. {super()._words()}"

@@ -20,7 +20,7 @@ import numpy as np
 import sulq
 from sulq.learn.base import BOUNDS, Learner
 from sulq.learn.cuts import OTHER, Cut, usable
-from sulq.learn.model_pictures import pair_strengths, saved
+from sulq.learn.model_pictures import Drawn
 from sulq.learn.parameters import About, checked_whole, parameter
 from sulq.learn.synthetic_tables import (
     Codes,
@@ -40,7 +40,7 @@ Measured = Mapping[tuple[str, ...], Any]  # tables by their two columns
 
 
 @dataclass(kw_only=True, eq=False, repr=False)
-class Synthesizer(Learner):
+class Synthesizer(Drawn, Learner):
     """Rows that are nobody's, from the noisy counts by every pair of columns.
 
     `fit` asks for all pairs together, as db.marginals(columns, 2) does; with
@@ -156,11 +156,6 @@ class Synthesizer(Learner):
         errors = [MarginalError(pair, tables.noise(i, j), apart) for pair, (i, j), apart in named]
         cuts = [Cut(*c) for c in self.cuts_]
         return SyntheticRows.of(codes, cuts, json.loads(self.schema_), tuple(errors), rng)
-
-    def plot(self, path: str | Path | None = None) -> sulq.Picture:
-        """How strongly each pair of columns depends on each other. Nothing is asked."""
-        self._check_fitted()
-        return saved(self._words(), pair_strengths(self), path)
 
     @property
     def dependence_(self) -> Any:
