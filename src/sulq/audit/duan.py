@@ -27,7 +27,7 @@ import numpy as np
 from sulq.audit.limits import Limits, alpha_of, gaussian_within
 from sulq.audit.promise import AuditPromise
 from sulq.audit.total import Total, engine_query
-from sulq.audit.verdicts import ALIKE, CountsByColumns, Verdict
+from sulq.audit.verdicts import ALIKE, Auditor, Verdict
 from sulq.engines.base import Engine
 from sulq.expressions.functions import call
 from sulq.expressions.node import Node, literal
@@ -133,7 +133,7 @@ def _steps(node: Node) -> Node:
     return call("round", call("mul", call("to_number", node), literal(2.0**scale)))
 
 
-class Duan:
+class Duan(Auditor):
     """The auditor of rule="duan", on the rows themselves or on a public sample of their kind."""
 
     def __init__(
@@ -151,12 +151,6 @@ class Duan:
     def reads_rows(self) -> bool:
         """Yes, unless a public sample decides."""
         return not self._sampled
-
-    def look_with(self, engine: CountsByColumns) -> None:
-        """Public columns are not counted here."""
-
-    def check(self, total: Total) -> None:
-        """Every bounded number may be asked for."""
 
     def judge(self, totals: Sequence[Total]) -> Verdict:
         """Theorem 4, Theorem 5, inequality 4, in that order; the first that fails refuses.

@@ -17,6 +17,7 @@ import numpy as np
 from sulq.errors import QueryNotAllowed
 from sulq.privacy.geometry import Geometry
 from sulq.privacy.residuals import Part, diameter2, least_variance, size_of
+from sulq.questions.measurements import Measurement
 from sulq.questions.partitions import Axis
 
 KINDS = ("expression", "bins")  # axes that have every row in exactly one cell
@@ -28,12 +29,10 @@ def cells_of(axis: Axis) -> int:
 
 
 @dataclass(frozen=True)
-class Projected:
+class Projected(Measurement):
     """Counts by some axes: the differences from each axis's last cell, in all axes at once."""
 
     over: tuple[Axis, ...]
-    unit: int = 1
-    kept: int = 0
     said: Any = "residual"
 
     @property

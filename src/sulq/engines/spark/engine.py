@@ -254,9 +254,6 @@ class SparkEngine(SqlEngine):
         """Stop the scan that is running, if one is; it raises EngineFailed."""
         self._session.sparkContext.cancelJobsWithTag(self._tag)
 
-    def close(self) -> None:
-        """Nothing is held: the session is the owner's, and ours beside it ends with it."""
-
     @contextmanager
     def _tagged(self) -> Iterator[None]:
         """Jobs begun here carry our tag."""
