@@ -76,7 +76,7 @@ def program_show(
 def _described(kept: KeptProgram) -> dict[str, Any]:
     """A program as JSON: what it takes is read off its bytes; nothing of it runs."""
     from sulq.programs.binary import read_module
-    from sulq.programs.encoding import NAMES
+    from sulq.programs.opcodes import NAMES
 
     module = read_module(kept.code)
     functions = []
