@@ -186,7 +186,7 @@ def _set_global(index: int) -> bytes:
 # the deepest chain of them is the most that is ever needed at once.
 
 STACK_BYTES = 2**21 - 2**16  # what wasmtime is given
-MOST_BYTES = STACK_BYTES // 2  # what a program may need by this count
+MAX_STACK = STACK_BYTES // 2  # what a program may need by this count
 PLACE = 16  # bytes of a value: a whole vector register
 FRAME = 512  # bytes of a frame besides: registers that are saved, addresses, alignment
 DRIVER = 2**14  # bytes of the loop over the rows (driver.py) and of entering it
@@ -207,10 +207,10 @@ def check_stack(module: Module) -> None:
     """Refuse a module with an exported function that could need too much of the stack."""
     needs = stack_bytes(module)
     for name, function in module.exports.items():
-        if needs[function] > MOST_BYTES:
+        if needs[function] > MAX_STACK:
             raise QueryNotAllowed(
                 f"program: {name[:80]} and what it calls could need {needs[function]:,} bytes of "
-                f"stack, at most {MOST_BYTES:,}. Nothing was charged.\nNest fewer calls, let "
+                f"stack, at most {MAX_STACK:,}. Nothing was charged.\nNest fewer calls, let "
                 "functions give fewer results, or use fewer locals and jumps: of the deepest chain "
                 f"of calls every value counts {PLACE} bytes, every function {FRAME} more."
             )
