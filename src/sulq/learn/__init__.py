@@ -8,9 +8,8 @@ it was made from. `price(db, ...)` says the most that `fit(db, ...)` will charge
     association_rules.py  frequent sets and rules, with intervals
     base.py            what every learner shares: parameters, data or a database, JSON
     cuts.py            how a column falls into branches
-    id3.py             ID3 decision trees (PODS 05, 4.4)
+    id3.py             ID3 decision trees (PODS 05, 4.4), and what they ask about each level
     kmeans.py          k-means (PODS 05, 4.2)
-    levels.py          what ID3 asks about a level of its tree
     local_pictures.py  local regressions along their columns, drawn and in words
     local_regression.py  locally weighted regression, from sums in bins
     logistic.py        logistic regression, from moments and sums of what is predicted

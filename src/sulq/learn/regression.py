@@ -21,6 +21,9 @@ from sulq.learn.task import Task, bounds_of
 class Linear(Learner):
     """A model with one weight a column: coef_ . x + intercept_, in own units."""
 
+    coef_: Array
+    intercept_: float
+
     def plot(self, path: str | Path | None = None, level: float = 0.95) -> sulq.Picture:
         """Coefficients with intervals, saved as SVG or PNG if a path is given."""
         self._check_fitted()

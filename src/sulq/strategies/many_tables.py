@@ -19,7 +19,7 @@ from sulq.errors import MICRO, QueryNotAllowed
 from sulq.privacy.residuals import Part, diameter2, radius2
 from sulq.questions.check import CheckedQuery
 from sulq.questions.question import Bundle, public_answer
-from sulq.questions.residual import KINDS, cells_of
+from sulq.questions.residual import KINDS, cells_of, folded
 from sulq.strategies.residual_planner import (
     Array,
     Axes,
@@ -98,16 +98,8 @@ class Crosstabs:
 
     def _folded(self, numbers: Array, part: Axes) -> Array:
         """Public counts by the cells of the workload."""
-        sizes = self.workload.sizes
-        shape = [self._axis(i) for i in part]
-        cells = numbers.reshape(shape)
-        for k, i in enumerate(part):
-            if sizes[i] < shape[k]:
-                kept, stray = np.split(np.moveaxis(cells, k, 0), [sizes[i]])
-                kept = kept.copy()
-                kept[-1] += stray[0]
-                cells = np.moveaxis(kept, 0, k)
-        return cells
+        cells = numbers.reshape([self._axis(i) for i in part])
+        return folded(cells, [self.workload.sizes[i] for i in part])
 
     def _axis(self, i: int) -> int:
         """All labels of an axis, the one that the schema rules out too."""
@@ -179,7 +171,7 @@ def each_table(i: int, cells: int) -> float:
 
 
 def is_crosstab(q: CheckedQuery) -> bool:
-    """Is it a table of plain counts?"""
+    """Is it a table of plain counts, at the usual error?"""
     one = isinstance(q.values, tuple) and len(q.values) == 1 and q.mix is None
     return (
         one
