@@ -10,8 +10,8 @@ from sulq.audit.limits import Limits
 from sulq.audit.policy import PRICING, AuditPlanner, AuditPolicy
 from sulq.audit.promise import AuditPromise, dither_law
 from sulq.audit.review import Review, reviewed
+from sulq.audit.rules import auditor_of
 from sulq.audit.total import restored
-from sulq.audit.verdicts import auditor_of
 from sulq.errors import BudgetExceeded
 from sulq.pipeline import Order, Timing
 from sulq.privacy.noise import Noise

@@ -7,7 +7,7 @@ from hashlib import sha256
 from typing import TYPE_CHECKING, Any
 
 from sulq.audit.promise import WEAK, AuditPromise, audit_promise
-from sulq.audit.verdicts import auditor_of
+from sulq.audit.rules import auditor_of
 from sulq.errors import Refused
 from sulq.privacy.noise import SystemNoise
 from sulq.sources.source import open_source

@@ -17,11 +17,10 @@ from typing import TYPE_CHECKING, Any, Protocol
 from sulq.audit.limits import Limits
 from sulq.audit.promise import AuditPromise
 from sulq.audit.total import Total, restore_all
-from sulq.errors import LedgerDamaged, QueryNotAllowed, Refused
+from sulq.errors import LedgerDamaged, QueryNotAllowed
 from sulq.values.schema import Schema
 
 if TYPE_CHECKING:
-    from sulq.engines.base import Engine
     from sulq.ledger import Charge, Ledger
 
 
@@ -134,23 +133,3 @@ class VerdictLog:
             return None
         body: dict[str, Any] = json.loads(found[1])
         return body
-
-
-# ---- which auditor judges under a promise ---------------------------------------------------
-
-
-def auditor_of(promise: AuditPromise, engine: Engine, sample: Engine | None) -> Auditor:
-    """An auditor that has admitted nothing yet."""
-    if promise.rule == "duan":
-        from sulq.audit.duan import Duan
-
-        return Duan(promise, sample or engine, engine.rows, sampled=sample is not None)
-    from sulq.audit.classes import Classes
-
-    groups = getattr(engine, "groups", None)
-    if groups is None:
-        raise Refused(
-            "rule='classes' counts rows by public columns, which this engine does not do yet. "
-            "Open the rows as Parquet, CSV, DuckDB or a frame."
-        )
-    return Classes(promise, engine.schema, engine.rows, groups)

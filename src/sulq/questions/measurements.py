@@ -10,7 +10,7 @@ from __future__ import annotations
 import base64
 import itertools
 import math
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from fractions import Fraction
 from typing import Any
 
@@ -105,7 +105,7 @@ class Combined(Measurement):
     columns: Whole  # the column of each inner cell; -1: it counts nowhere
     outer: tuple[Axis, ...]  # their cells are kept apart
     inner_public: bool  # is it no secret which inner cell a row is in?
-    said: Any = field()
+    said: Any = None
     unit: int = 1
     axes: tuple[str, ...] = ("combination",)
 
