@@ -15,8 +15,7 @@ review.py           a list of questions: which could be answered, which break it
 rules.py            which auditor judges under a promise
 tables.py           several numbers as one question -> those of one number that it is made of
 total.py            Query -> Total, the one form that an auditor judges
-truth_rules.py            which auditor judges under a promise
-tables.py     truth tables, and the classes of rows that questions treat alike
+truth_tables.py     truth tables, and the classes of rows that questions treat alike
 verdicts.py         what every auditor is, and says of each question, in the ledger's order
 """
 
