@@ -13,15 +13,17 @@ from typing import Any
 
 from sulq.errors import QueryNotAllowed
 from sulq.expressions.parse import parse
+from sulq.sql.discover_groups import discovering, plainly
+from sulq.sql.running_sums import RunningSums, is_running, running_sums
 from sulq.sql.statement import Output, Statement, compile_select, parsed
+from sulq.sql.table_rows import ALL, picked, sorted_by
 from sulq.values.answer import Answer
 from sulq.values.per_person import PerPerson
 from sulq.values.price import Price
-from sulq.values.query import Discover, Query, Terms
+from sulq.values.query import Query
 from sulq.values.schema import Schema
 from sulq.values.table import Table
 
-ALL = "(all)"
 SEVERAL = ("Cube", "Rollup", "GroupingSets")
 MAX_SETS = 256
 
@@ -55,13 +57,13 @@ class Groupings:
         keys = tuple(o.name for o in self.outputs if isinstance(o.by, int))
         merged = _below(tables, keys, [o.name for o in self.outputs])
         for place, descending, first in reversed(self.order):
-            merged = _sorted(merged, self.outputs[place].name, descending, first)
-        return merged if self.limit is None else _picked(merged, range(len(merged))[: self.limit])
+            merged = sorted_by(merged, self.outputs[place].name, descending, first)
+        return merged if self.limit is None else picked(merged, range(len(merged))[: self.limit])
 
 
 def compile_statement(
     text: str, schema: Schema, table: str, noise: str = "gaussian", older: bool = False
-) -> Statement | Groupings:
+) -> Statement | Groupings | RunningSums:
     """Read one SELECT over the private table, or refuse it and say what is nearest.
 
     `older` asks every count with noise, as it was when such a statement may have been paid for.
@@ -72,6 +74,8 @@ def compile_statement(
 
     try:
         select = parsed(text, schema, table)
+        if is_running(select):
+            return running_sums(select, schema, table)
         sought = plainly(select)
         if sought is not None:
             return discovering(compiled(select), sought, schema)
@@ -238,86 +242,3 @@ def with_subtotals(answers: Sequence[Answer], column: str) -> Table:
         columns = {column: found[column], beside: [known] * len(found)} | found.columns
         tables.append(replace(found, columns=columns, by=(column, beside)))
     return _below(tables, (column, beside), [column, beside, "count"])
-
-
-def _picked(table: Table, rows: Sequence[int]) -> Table:
-    """Some rows of a table, in this order."""
-    return replace(
-        table,
-        columns={n: [c[i] for i in rows] for n, c in table.columns.items()},
-        too_few=tuple(table.too_few[i] for i in rows),
-        too_noisy={n: [v[i] for i in rows] for n, v in table.too_noisy.items()},
-    )
-
-
-def _sorted(table: Table, name: str, descending: bool, missing_first: bool) -> Table:
-    """Sorted by an output: numbers by size, groups as declared, '(all)' and NULL at an end."""
-    column = table.columns[name]
-    if name in table.by:
-        places = {x: i for i, x in enumerate(dict.fromkeys(x for x in column if x != ALL))}
-        ranks = [places.get(x) for x in column]
-    else:
-        ranks = [None if x != x else x for x in column]
-    known = [i for i, r in enumerate(ranks) if r is not None]
-    missing = [i for i, r in enumerate(ranks) if r is None]
-    known.sort(key=lambda i: ranks[i], reverse=descending)  # type: ignore[arg-type,return-value]
-    return _picked(table, missing + known if missing_first else known + missing)
-
-
-# ---- groups that nobody listed --------------------------------------------------------------
-# The statement is compiled as if the column's values were known, and its one query becomes a
-# discovery. HAVING, ORDER BY and LIMIT work on what was found, as elsewhere.
-
-HOW = "GROUP BY diagnosis(discover => true), with at_least => 200 beside it if you like"
-
-
-def plainly(select: Any) -> Discover | None:
-    """What GROUP BY wants discovered, if anything; the SELECT then groups by the plain column."""
-    from sqlglot import exp
-
-    group = select.args.get("group")
-    found = [e for e in group.expressions if _is_call(e)] if group is not None else []
-    if not found:
-        return None
-    if len(group.expressions) > 1:
-        raise QueryNotAllowed(
-            "discover => true: alone in its GROUP BY, since groups of several columns would be "
-            "smaller than what can be named. Choose rows of the others with WHERE."
-        )
-    (call,) = found
-    said = {str(k.this).lower(): k.expression for k in call.expressions}
-    most = said.pop("at_least", None)
-    if set(said) != {"discover"} or not _is(said["discover"], "Boolean", True):
-        raise QueryNotAllowed(f"{call.sql()}: want {HOW}.")
-    if most is not None and not (_is(most, "Literal") and str(most.this).isdecimal()):
-        raise QueryNotAllowed("at_least => wants a whole number of rows.")
-    said_name = str(getattr(call.this, "name", call.this))
-    quoted = said_name.startswith('"')
-    name = said_name[1:-1].replace('""', '"') if quoted else said_name
-    call.replace(exp.column(exp.to_identifier(name, quoted=quoted)))
-    return Discover(name, None if most is None else int(str(most.this)[:18]))
-
-
-def discovering(statement: Statement, asked: Discover, schema: Schema) -> Statement:
-    """The same statement, its one count by that column as a discovery."""
-    column = schema.get(asked.column)
-    name = asked.column if column is None else column.name
-    plain = len(statement.queries) == 1 and statement.queries[0].values == Terms(("1",))
-    if not plain or statement.formulas.quantiles:
-        raise QueryNotAllowed(
-            f"discover => true: groups that are found have COUNT(*) and nothing else. Ask for "
-            f"these first, then for more about those you choose: WHERE {name} = '...'."
-        )
-    (query,) = statement.queries
-    found = Query(Discover(name, asked.at_least), where=query.where, rows=query.rows)
-    return replace(statement, queries=(found,))
-
-
-def _is_call(e: Any) -> bool:
-    """Is it column(name => value, ...)?"""
-    given = getattr(e, "expressions", ())
-    return _is(e, "Anonymous") and bool(given) and all(_is(x, "Kwarg") for x in given)
-
-
-def _is(e: Any, kind: str, value: Any = None) -> bool:
-    return type(e).__name__ == kind and (value is None or e.this == value)
