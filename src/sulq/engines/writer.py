@@ -18,6 +18,7 @@ from sulq.sources.source import UNTYPED
 from sulq.values.schema import Column, Schema
 
 MAX_SQL = 200_000  # characters of one expression
+MAX_FEW = 1_000  # values of a column that bins are of, to group by each of them first
 MAX_DONE = 2**24  # characters kept of what was written before
 HALF = 2**62
 TYPES = {"boolean": "BOOLEAN", "integer": "BIGINT", "number": "DOUBLE", "text": "VARCHAR",
@@ -158,6 +159,10 @@ class Writer:
     def key_words(self, name: str) -> str:
         """A column of words as it is stored, to group by before it is read."""
         return quote(name)
+
+    def is_truth(self, c: Column) -> bool:
+        """Is it stored as true or false?"""
+        return c.type == "boolean" and self.physical[c.name] == "BOOLEAN"
 
     def quoted(self, name: str) -> str:
         """A declared column's name where a statement gives it one."""
@@ -331,6 +336,28 @@ class Writer:
         c = None if self.dictionaries or axis.node is None else self._words(axis.node)
         return None if c is None else c.values
 
+    def stored_values(self, axis: Axis) -> int:
+        """How many values a stored column of few whole numbers has that bins are of; 0: no such."""
+        node = axis.node
+        if axis.kind != "bins" or node is None or node.op != "column" or len(axis.detail) < 3:
+            return 0
+        c = self.schema[node.value]
+        few = c.type == "integer" and c.bounded and c.high - c.low < MAX_FEW
+        return int(c.high - c.low) + 2 if few and "INT" in self.physical[c.name] else 0
+
+    def stored_first(self, axis: Axis) -> str:
+        """The column by whose stored values rows are grouped before those are read; or ''."""
+        named = self.words(axis) is not None or self.stored_values(axis)
+        return self.key_words(axis.node.value) if named and axis.node is not None else ""
+
+    def from_stored(self, axis: Axis, name: str) -> str:
+        """What `axis` groups by, from a stored value."""
+        words = self.words(axis)
+        if words is not None:
+            return self.place(words, name)
+        assert axis.node is not None
+        return self._bins(axis, self._integer(self.schema[axis.node.value], name))
+
     def _words(self, node: Node) -> Column | None:
         """The column of few texts that a row function is, if it is nothing else."""
         c = self.schema[node.value] if node.op == "column" else None
@@ -358,11 +385,11 @@ class Writer:
         """Days since 1970."""
         return f"CAST(({x}) - DATE '1970-01-01' AS BIGINT)"
 
-    def _bins(self, axis: Axis) -> str:
+    def _bins(self, axis: Axis, read: str = "") -> str:
         """A balanced tree of comparisons: log2 of the bins deep."""
         node = axis.node
         assert node is not None
-        x = self.node(node)
+        x = read or self.node(node)
         if node.type == "date":
             x = self.day_number(x)
         edges = [self.number(e) for e in axis.detail]

@@ -270,18 +270,35 @@ class Looking:
         self.every: set[str] = set()  # columns whose every value must be looked at
         self.nodes: dict[str, Node] = {}
         self.facts: dict[str, Node] = {}
+        self._cut: dict[str, tuple[int, bool, Line | None]] = {}  # by how many constants
+
+    def copy(self) -> Looking:
+        """What was found so far, to find more."""
+        other = Looking(self.schema)
+        other.nodes, other.facts, other.every = dict(self.nodes), dict(self.facts), set(self.every)
+        other.constants = {name: set(found) for name, found in self.constants.items()}
+        other._cut = dict(self._cut)
+        return other
 
     def lines(self) -> tuple[Line, ...] | None:
         """What was found, in the order of their names; None if a column has too many pieces."""
         found: list[Line] = []
         for name, node in self.nodes.items():
-            constants = sorted(self.constants.get(name, ()), key=str)
-            made = line(node, self.schema[name], constants, name in self.every)
+            made = self._line(name, node)
             if made is None:
                 return None
             found.append(made)
         found += [fact(f, _public(f.columns(), self.schema)) for f in self.facts.values()]
         return tuple(sorted(found, key=lambda n: n.base.text))
+
+    def _line(self, name: str, node: Node) -> Line | None:
+        """A column in pieces; constants are only ever added, so as many are the same ones."""
+        known, every = self.constants.get(name, ()), name in self.every
+        count, was_every, made = self._cut.get(name, (-1, False, None))
+        if (count, was_every) != (len(known), every):
+            made = line(node, self.schema[name], sorted(known, key=str), every)
+            self._cut[name] = len(known), every, made
+        return made
 
     def look(self, node: Node) -> None:
         """A yes/no node: a comparison with a constant, a formula of such, or a fact."""
