@@ -1,9 +1,9 @@
 """python -m benchmarks.beside --before TREE [word ...]: this release beside an earlier one.
 
-Each case of benchmarks/beside_cases.py is asked of two processes in turn, one of each release, which
+Each case of benchmarks/beside_cases.py is asked of two processes in turn, one of each release, that
 differ in nothing but the `sulq` that they import. Told are the least time and the least processor
-time of each: what else a machine does can only add to them. A case in a new process has a process of
-its own every round. Time that is spent in another server (PostgreSQL, Spark) is in the time alone.
+time of each: what else a machine does can only add to them. A case in a new process has one of its
+own every round. Time that is spent in another server (PostgreSQL, Spark) is in the time alone.
 
     git worktree add /tmp/before 4f8b773
     python -m benchmarks.beside --before /tmp/before             every case; half an hour
@@ -30,7 +30,7 @@ from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
-from benchmarks.beside_cases import CASES, Case
+from benchmarks.beside_cases import Case, all_cases
 
 LEAST_ROUNDS, MOST_ROUNDS = 3, 40
 ALLOWED = 1.05
@@ -112,7 +112,7 @@ def least(case: Case, releases: list[Release], seconds: float) -> tuple[list[Lea
 
 def lines(before: Path, words: list[str], seconds: float) -> Iterator[str]:
     """A line of the table for each case."""
-    chosen = [c for c in CASES.values() if not words or any(w in c.named for w in words)]
+    chosen = [c for c in all_cases().values() if not words or any(w in c.named for w in words)]
     with tempfile.TemporaryDirectory(dir=".bench") as name, ExitStack() as stack:
         if any(case.postgres for case in chosen):
             stack.enter_context(postgres())
