@@ -30,7 +30,7 @@ from benchmarks.data import SCHEMA, people
 
 Timed = Callable[[], object]
 HERE = ExitStack()  # what is open until the process ends
-LARGE = 100_000_000
+MANY, LARGE = 10_000_000, 100_000_000
 TERMS: dict[str, Any] = {"schema": SCHEMA, "epsilon": 1.0, "queries": 10**7, "name": "people"}
 
 
@@ -90,16 +90,13 @@ def folder(name: str) -> Path:
     return path
 
 
-@cache
-def kept_open(rows: int) -> Any:
-    return opened(rows, f"kept-{rows}")
-
-
 def opened(rows: int, where: str) -> Any:
     return sulq.open(people(rows), ledger=folder(where) / "p.ledger", **TERMS)
 
 
-MANY = 10_000_000
+@cache
+def kept_open(rows: int) -> Any:
+    return opened(rows, f"kept-{rows}")
 
 
 # --- counts and sums ---------------------------------------------------------------------------
@@ -112,21 +109,17 @@ def small_count(turn: int) -> Timed:
     return lambda: [db.count("smoker", error=error) for error in errors]
 
 
-@case("Counts and sums", "100 counts in one batch, in a new process", new_process=True)
-def hundred_counts_cold(turn: int) -> Timed:
-    return hundred(turn, "cold")
-
-
-@case("Counts and sums", "100 counts in one batch, opened anew")
-def hundred_counts(turn: int) -> Timed:
-    return hundred(turn, "anew")
-
-
 def hundred(turn: int, where: str) -> Timed:
     db = opened(MANY, where)
     pairs = [((i * 7 + turn) % 60, 61 + (i * 3 + turn * 11) % 38) for i in range(100)]
     asked = [sulq.Query(where=f"age between {a} and {b} and smoker") for a, b in pairs]
     return lambda: db.ask(asked)
+
+
+for _way in ("in a new process", "opened anew"):
+    case("Counts and sums", f"100 counts in one batch, {_way}", new_process=_way[:2] == "in")(
+        lambda turn, way=_way: hundred(turn, way[:2])
+    )
 
 
 @case("Counts and sums", "sum of a bounded number")
