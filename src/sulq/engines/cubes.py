@@ -169,7 +169,8 @@ class _Truth:
     @classmethod
     def among(cls, write: Writer, names: Sequence[str], number: str) -> _Truth | None:
         """One such column of these."""
-        name = next((n for n in names if write.is_truth(write.schema[n])), None)
+        truths = (n for n in names if write.schema[n].type == "boolean")
+        name = next((n for n in truths if write.physical[n] == "BOOLEAN"), None)  # as stored
         if name is None:
             return None
         rows, known, true = (spare(word, names) for word in ("rows_all", "rows_known", "rows_true"))

@@ -7,10 +7,10 @@ share it: what differs between them is in the Writer.
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterable, Sequence
 from typing import Any
 
+from sulq.engines import stored_keys
 from sulq.engines.base import Matrix
 from sulq.engines.writer import TooLong, Writer, filtered
 from sulq.expressions.functions import KERNEL_ONLY
@@ -23,7 +23,6 @@ from sulq.questions.key_sets import KeySet
 
 MAX_COLUMNS = 1600  # of one SELECT, in PostgreSQL
 MAX_SQL = 1_000_000  # characters of one statement
-MAX_STORED = 2**12  # groups by stored columns, which are then read
 MAX_UNFOLDED = 10_000  # parts of one row function, as a database may write them out
 
 Row = tuple[Any, ...]
@@ -112,20 +111,17 @@ class Statement:
         """Is there one way to group, and first by a column as it is stored?"""
         if len(self._sets) > 1 or any(isinstance(q.values, Dense) for q in self.queries):
             return False
-        axes = self.queries[0].axes
-        if any(self._writer.words(a) for a in axes):
-            return True
-        groups = math.prod(self._writer.stored_values(a) or len(a.labels) for a in axes)
-        return groups <= MAX_STORED and any(map(self._writer.stored_values, axes))
+        return stored_keys.worth_it(self._writer, self.queries[0].axes)
 
     def _in_two_steps(self) -> str:
-        """Group by what is stored, then by what it is read as: far fewer values to read."""
+        """Group by what is stored, then by what it is read as."""
         axes = dict(zip(self._keys[0], self.queries[0].axes, strict=True))
-        first = {k: sql for k, a in axes.items() if (sql := self._writer.stored_first(a))}
+        first = {k: sql for k, a in axes.items() if (sql := stored_keys.stored(self._writer, a))}
         names = self._names
         inner = ", ".join([*names, *(f"{sql} AS {name}" for sql, name in self._sums.items())])
         outer = [
-            f"{self._writer.from_stored(axes[k], k)} AS {k}" if k in first else k for k in names
+            f"{stored_keys.read(self._writer, axes[k], k)} AS {k}" if k in first else k
+            for k in names
         ]
         totals = [f"sum({name}) AS {name}" for name in self._sums.values()]
         below = f"SELECT {inner} FROM {self._rows(first)}{_group_by(names)}"

@@ -18,7 +18,6 @@ from sulq.sources.source import UNTYPED
 from sulq.values.schema import Column, Schema
 
 MAX_SQL = 200_000  # characters of one expression
-MAX_FEW = 1_000  # values of a column that bins are of, to group by each of them first
 MAX_DONE = 2**24  # characters kept of what was written before
 HALF = 2**62
 TYPES = {"boolean": "BOOLEAN", "integer": "BIGINT", "number": "DOUBLE", "text": "VARCHAR",
@@ -105,7 +104,7 @@ class Writer:
             return self._number(c)
         if c.type == "date":
             return self._date(c, name)
-        return self._integer(c, self.seconds(c) if c.type == "timestamp" else name)
+        return self.integer(c, self.seconds(c) if c.type == "timestamp" else name)
 
     def key(self, c: Column) -> str:
         """A column to group rows by."""
@@ -160,10 +159,6 @@ class Writer:
         """A column of words as it is stored, to group by before it is read."""
         return quote(name)
 
-    def is_truth(self, c: Column) -> bool:
-        """Is it stored as true or false?"""
-        return c.type == "boolean" and self.physical[c.name] == "BOOLEAN"
-
     def quoted(self, name: str) -> str:
         """A declared column's name where a statement gives it one."""
         return quote(name)
@@ -206,7 +201,8 @@ class Writer:
         """A cast to an enum looks each distinct text up once; a CASE compares every row."""
         return f"TRY_CAST({name} AS ENUM ({', '.join(text(v) for v in c.values or ())}))"
 
-    def _integer(self, c: Column, name: str) -> str:
+    def integer(self, c: Column, name: str) -> str:
+        """A whole number that is stored under this name, clamped."""
         low, high = ends(c)
         whole = f"CAST({name} AS BIGINT)"
         if self.physical[c.name] in ("FLOAT", "DOUBLE"):  # whole numbers kept as floats
@@ -321,7 +317,7 @@ class Writer:
             assert axis.node is not None
             return self._key(axis.node)
         if axis.kind == "bins":
-            return self._bins(axis)
+            return self.bins(axis)
         if axis.kind == "blocks":
             *numbers, count = axis.detail
             return f"({self.hashed(numbers)} % {count})"
@@ -335,28 +331,6 @@ class Writer:
         """The texts of a plain category, if rows are grouped by their places in the list."""
         c = None if self.dictionaries or axis.node is None else self._words(axis.node)
         return None if c is None else c.values
-
-    def stored_values(self, axis: Axis) -> int:
-        """How many values a stored column of few whole numbers has that bins are of; 0: no such."""
-        node = axis.node
-        if axis.kind != "bins" or node is None or node.op != "column" or len(axis.detail) < 3:
-            return 0
-        c = self.schema[node.value]
-        few = c.type == "integer" and c.bounded and c.high - c.low < MAX_FEW
-        return int(c.high - c.low) + 2 if few and "INT" in self.physical[c.name] else 0
-
-    def stored_first(self, axis: Axis) -> str:
-        """The column by whose stored values rows are grouped before those are read; or ''."""
-        named = self.words(axis) is not None or self.stored_values(axis)
-        return self.key_words(axis.node.value) if named and axis.node is not None else ""
-
-    def from_stored(self, axis: Axis, name: str) -> str:
-        """What `axis` groups by, from a stored value."""
-        words = self.words(axis)
-        if words is not None:
-            return self.place(words, name)
-        assert axis.node is not None
-        return self._bins(axis, self._integer(self.schema[axis.node.value], name))
 
     def _words(self, node: Node) -> Column | None:
         """The column of few texts that a row function is, if it is nothing else."""
@@ -385,7 +359,7 @@ class Writer:
         """Days since 1970."""
         return f"CAST(({x}) - DATE '1970-01-01' AS BIGINT)"
 
-    def _bins(self, axis: Axis, read: str = "") -> str:
+    def bins(self, axis: Axis, read: str = "") -> str:
         """A balanced tree of comparisons: log2 of the bins deep."""
         node = axis.node
         assert node is not None

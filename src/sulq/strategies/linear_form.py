@@ -17,8 +17,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from sulq.errors import QueryNotAllowed
+from sulq.expressions.distinctions import Looking
 from sulq.expressions.node import Node
-from sulq.expressions.normal_form import Looking, plain
+from sulq.expressions.normal_form import plain
 from sulq.expressions.pieces import Line
 from sulq.expressions.program_node import has_program
 from sulq.kernel.batch import Batch

@@ -85,7 +85,8 @@ class PostgresWriter(Writer):
             return f"CASE WHEN {name} IN ({', '.join(known or [text('')])}) THEN {name} END"
         return super()._category(c, name)
 
-    def _integer(self, c: Column, name: str) -> str:
+    def integer(self, c: Column, name: str) -> str:
+        """A whole number that is stored under this name, clamped."""
         low, high = ends(c)
         kind = self.physical[c.name]
         reach = RANGES.get(kind, math.inf)
@@ -170,7 +171,7 @@ class PostgresWriter(Writer):
             found if all(map(sendable, words)) else f"CASE WHEN {sql} IS NOT NULL THEN {found} END"
         )
 
-    def _bins(self, axis: Axis, read: str = "") -> str:
+    def bins(self, axis: Axis, read: str = "") -> str:
         """The number of edges that a value has reached, looked up once a row; or the other cell."""
         node, (first, *inner, last) = axis.node, axis.detail
         assert node is not None
