@@ -18,6 +18,7 @@ from sulq.expressions.quoting import text
 from sulq.questions.check import CheckedQuery
 from sulq.questions.discovery import Discovery
 from sulq.questions.people_view import PeopleRows
+from sulq.values.per_person import MAX_FEATURES
 from sulq.values.schema import Schema
 from sulq.values.star import TABLE, Star
 
@@ -32,6 +33,7 @@ class SqlEngine:
     _writer: Writer
     _source: str  # the rows that count, behind FROM
     _cubes: Cubes
+    features_at_once = MAX_FEATURES  # of people, in one scan
 
     def _scanning(self) -> AbstractContextManager[None]:
         """One scan at a time; the system's own words may quote rows, so they stop here."""
@@ -57,7 +59,7 @@ class SqlEngine:
     def sums(self, queries: Sequence[CheckedQuery]) -> list[Matrix]:
         """The exact cells x values of every query, over one state of the rows."""
         with self._scanning():
-            return each_of_its_rows(queries, self._sums, self._of_people)
+            return each_of_its_rows(queries, self._sums, self._of_people, self.features_at_once)
 
     def _sums(self, queries: Sequence[CheckedQuery]) -> list[Matrix]:
         """The sums of queries about these rows, within a scan; discoveries apart."""

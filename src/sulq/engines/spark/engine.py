@@ -67,6 +67,9 @@ class SparkEngine(SqlEngine):
     """Exact integer sums from Spark."""
 
     title = "Spark"
+    # Each first or last row is a sort and each count of different values a copy of the rows:
+    # hundreds in one plan take minutes before the first row is read.
+    features_at_once = 16
     _writer: SparkWriter
 
     def __init__(self, source: Source, schema: Schema) -> None:
