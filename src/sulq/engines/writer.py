@@ -376,10 +376,8 @@ class Writer:
             below, above = pick(first, middle - 1), pick(middle, last)
             return f"CASE WHEN ({x}) < {edges[middle]} THEN {below} ELSE {above} END"
 
-        inside = pick(0, other - 1)
-        written = (
-            f"CASE WHEN ({x}) >= {edges[0]} AND ({x}) <= {edges[-1]} THEN {inside} ELSE {other} END"
-        )
+        within = f"({x}) >= {edges[0]} AND ({x}) <= {edges[-1]}"
+        written = f"CASE WHEN {within} THEN {pick(0, other - 1)} ELSE {other} END"
         if len(written) > 2 * self.longest:
             raise TooLong
         return written
