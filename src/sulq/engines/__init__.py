@@ -19,6 +19,7 @@ scan_progress.py      how far DuckDB is with a scan, told while it runs
 select.py             a batch of checked queries -> one SELECT, and its rows -> cells
 sql_engine.py         what engines that speak SQL have in common
 store.py              the encoded store: rows already clamped and on their grids
+stored_keys.py        rows grouped by a column as it is stored, before it is read
 text_values_found.py  values of a text that enough rows have, and how many
 writer.py             expressions and values -> SQL text
 postgres/             rows that stay in PostgreSQL

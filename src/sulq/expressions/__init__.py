@@ -4,6 +4,7 @@ arithmetic.py          arithmetic, and casts to numbers
 automaton.py           a pattern as a finite automaton, and texts walked through it
 columns.py             raw columns as numpy, read as the schema declares them
 dialect.py             how sqlglot reads our SQL
+distinctions.py        what row functions tell apart: constants, every value, yes/no facts
 domains.py             every value a column or an expression can have, from declarations
 functions.py           FUNCTIONS, the allow-list of what an expression may use; texts and dates
 literals.py            a constant beside a column must be a value the column can have

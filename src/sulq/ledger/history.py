@@ -47,11 +47,17 @@ _answers = select(CHARGES.c.number, ANSWERS.c.body).join(
     ANSWERS, ANSWERS.c.number == CHARGES.c.answer
 )
 _answered_now = (
+    select(CHARGES.c.number)
+    .where(
+        CHARGES.c.kind == "question", CHARGES.c.epoch == bindparam("epoch"),
+        CHARGES.c.answer.is_not(None),
+    )
+    .order_by(CHARGES.c.number.desc())
+)  # fmt: skip
+_with_answers = (
     select(*_charge, ANSWERS.c.body)
     .select_from(_charged)
     .join(ANSWERS, ANSWERS.c.number == CHARGES.c.answer)
-    .where(CHARGES.c.kind == "question", CHARGES.c.epoch == bindparam("epoch"))
-    .order_by(CHARGES.c.number.desc())
 )
 _decisions = select(ENTRIES).where(text(DECISION))
 _analysts = select(CHARGES.c.analyst).where(CHARGES.c.number >= bindparam("first")).distinct()
@@ -146,13 +152,20 @@ class History:
         return {number: answer_in(body) for number, body in rows}
 
     @patient
-    def answered(self, *, most: int, analyst: str | None = None) -> list[tuple[Charge, str]]:
+    def answered(self, *, most: int, analyst: str | None = None) -> list[int]:
         """The newest answered charges of the present rows, of one analyst if one is named."""
         asked = _answered_now if analyst is None else _answered_now.where(
             CHARGES.c.analyst == analyst
         )  # fmt: skip
         with self._reading() as connection:
-            rows = connection.execute(asked.limit(most), {"epoch": self._epoch}).all()
+            rows = connection.execute(asked.limit(most), {"epoch": self._epoch})
+            return [number for (number,) in rows]
+
+    @patient
+    def with_answers(self, charges: Sequence[int]) -> list[tuple[Charge, str]]:
+        """These charges, of those that have an answer, with it."""
+        with self._reading() as connection:
+            rows = list(among(connection, _with_answers, CHARGES.c.number, charges))
         return [(as_charge(*charge), answer_in(answer)) for *charge, answer in rows]
 
     @patient
