@@ -409,10 +409,10 @@ class View:
                     raise no_column(node.name, self.schema, words)
                 return side.copy()
             if self.columns is None:
-                bare = node.copy()
-                bare.set("table", None)
-                bare.set("db", None)
-                return bare
+                for part in ("table", "db"):
+                    if node.args.get(part) is not None:
+                        node.set(part, None)
+                return node
             found = self.columns.get(node.name.lower())
             if found is None:
                 raise no_column(node.name, self.schema, list(self.columns))
@@ -424,7 +424,7 @@ class View:
 
     def text(self, e: Any) -> str:
         """The expression as SQL over the table's own columns."""
-        return written(self.expand(e))
+        return written(self.expand(e), copy=False)
 
     def condition(self, e: Any) -> str:
         """A WHERE as SQL over the table's own columns."""
