@@ -48,7 +48,7 @@ def test_an_overload_makes_periods_longer_by_a_moment(tmp_path):
     periods = Periods(PACE, Settings(tmp_path))
     alone, overloaded = periods.of([COUNT]), periods.of([COUNT], overloaded=True)
     more = overloaded.seconds - alone.seconds
-    assert OVERLOADED / STEP <= more <= OVERLOADED * STEP
+    assert abs(more - OVERLOADED) <= (STEP - 1) * overloaded.seconds < OVERLOADED
     assert overloaded.scan_seconds - alone.scan_seconds == pytest.approx(more)
     fixed = Periods(None, Settings(tmp_path, deadline_seconds=0.5))
     assert fixed.of([COUNT]) == fixed.of([COUNT], overloaded=True)
