@@ -287,6 +287,84 @@ def test_what_a_row_moves_is_what_its_period_paid(source):
         assert moved <= Fraction(paid(at, horizon), MICRO)
 
 
+OVER = "sum({}) over (order by month)"
+ALIKE = [  # one question, however a SELECT says it
+    f"select month, {OVER.format('count(*)')} as total from t where sick group by month",
+    f"select month as m, {OVER.format('count(*)')} from t where sick is true group by m order by 1",
+    f"select month, {OVER.format('count(*) filter (where sick)')} as n from t group by 1",
+    f"select {OVER.format('count_if(sick)')} as n, t.month from t group by t.month",
+    "select month, sum(count(*)) over (order by month rows between unbounded preceding and current "
+    "row) as n from (select * from t where sick) as t where month >= '2026-01' group by month",
+]
+
+
+def test_a_select_with_a_window_is_the_same_question(source):
+    """sum(count(*)) over (order by month): paid once, a row for each month that has rows."""
+    db = silent(opened(source))
+    for month in MONTHS[1:3]:
+        db = silent(db.append(rows(month)))
+    for text in ALIKE:
+        assert db.price(text).queries == 1
+        found = db.sql(text)
+        total = next(
+            n for n in found.columns if n not in found.by and n[-4:] not in ("_low", "high")
+        )
+        assert found[total] == TRUE[:3]
+        assert found[found.by[0]] == MONTHS[:3]
+    assert len(db.history()) == 1
+    assert numbers(db.running("count(*)", "sick")) == TRUE[:3]
+    assert db.budget.spent == 1
+    top = db.sql(f"{ALIKE[0]} order by total desc limit 2")
+    assert (top["month"], top["total"]) == ([MONTHS[2], MONTHS[1]], TRUE[2:0:-1])
+    assert list(db.sql(ALIKE[3]).columns) == ["n", "month", "n_low", "n_high"]
+    part = "month between '2026-02' and '2026-04'"
+    later = db.sql(f"select month, {OVER.format('sum(age)')} as s from t where {part} group by 1")
+    assert later["s"] == numbers(db.running("sum(age)", start=MONTHS[1], horizon=3)) == [210, 440]
+    free = db.sql(f"select month, {OVER.format('count(*)')} as n from t group by month")
+    assert (free["n"], free.price.micro) == ([20, 40, 60], 0)
+    assert db.budget.spent == 2
+
+
+NOT_SO_FAR = {
+    "select month, sum(count(*)) over (order by month desc) as n from t group by month": "ORDER BY",
+    "select month, sum(count(*)) over (partition by sick order by month) as n from t group by 1":
+    "nothing else",
+    "select month, sum(count(*)) over (order by month rows between 1 preceding and current row) as "
+    "n from t group by month": "nothing else",
+    "select sick, sum(count(*)) over (order by sick) as n from t group by sick": "rows arrive by",
+    "select month, sum(count(*)) over (order by month) as n from t group by month, sick": "alone",
+    "select sum(count(*)) over (order by month) as n from t group by month": "month and one total",
+    "select month, sum(avg(age)) over (order by month) as n from t group by month": "sum(sum(x))",
+    "select month, sum(count(*)) over (order by month) as n from t group by month having n > 3":
+    "no HAVING",
+    "select month, sum(count(*)) over (order by month) as n from t where month in ('2026-01', "
+    "'2026-03') group by month": "without a gap",
+    "select month, sum(count(*)) over (order by month) as n from t where sick group by month order "
+    "by age": "name an output",
+    "select month, sum(count(*)) over (order by month) as month from t group by 1": "two outputs",
+    "select month, sum(sick) over (order by month) as n from t group by month": "window functions",
+}  # fmt: skip
+
+
+@pytest.mark.parametrize(("text", "why"), NOT_SO_FAR.items(), ids=range(len(NOT_SO_FAR)))
+def test_other_windows_are_refused(source, text, why):
+    """With what is wanted; nothing is charged."""
+    db = opened(source)
+    with pytest.raises(sulq.QueryNotAllowed) as refusal:
+        db.sql(text)
+    assert why in str(refusal.value)
+    assert db.budget.spent == 0
+
+
+def test_windows_want_periods():
+    """A table without [period] says so."""
+    plain = sulq.open(
+        rows(MONTHS[0]), {"columns": SCHEMA["columns"]}, epsilon=1.0, queries=5, name="t"
+    )
+    with pytest.raises(sulq.QueryNotAllowed, match=r"declares the \[period\]"):
+        plain.sql(ALIKE[0])
+
+
 def test_over_http_too(tmp_path):
     """The client gets the same totals, prices and intervals; repeats are free."""
     from server.instance import made
@@ -304,6 +382,7 @@ def test_over_http_too(tmp_path):
         assert found.stds[0][0] == pytest.approx(db.promise.std * deviations(24)[0])
         assert found.between(MONTHS[1], MONTHS[2]).std > 0
         assert numbers(db.running("count(*)")) == [20, 40, 60]
+        assert db.sql(ALIKE[0].replace("from t", "from people"))["total"] == numbers(found)
         assert db.budget.spent == 1
 
 

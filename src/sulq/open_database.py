@@ -17,8 +17,8 @@ from sulq.engines.base import Engine
 from sulq.engines.open_engine import open_engine
 from sulq.errors import PromiseError, Refused, SchemaError
 from sulq.expressions.dialect import load as load_parser
-from sulq.ledger.cell_order import ORDER, is_order_known, schema_of
 from sulq.ledger.guard import Guard, guard_of
+from sulq.ledger.open_periods import ORDER, is_order_known, schema_of
 from sulq.ledger.types import MEMORY, Group
 from sulq.planner import Planner
 from sulq.privacy.fitting import proposal
@@ -253,9 +253,8 @@ def places(
         return where, None
     if isinstance(group, Group):  # `ledger` is the dataset's own
         return where, group
-    from sulq.ledger.group_ledger import check_group_name
+    from sulq.ledger.group_ledger import check_group_name, own_ledger
     from sulq.ledger.location import member_place
-    from sulq.ledger.membership import own_ledger
 
     check_group_name(group)
     if where == MEMORY:

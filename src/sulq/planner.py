@@ -23,7 +23,7 @@ from sulq.questions.programs_used import check_programs, programs_of, with_time
 from sulq.questions.projection import Projection
 from sulq.questions.question import Bundle, Plan, Question, SharedPlan, listed
 from sulq.questions.star_tables import TableView
-from sulq.sql import ALL, Groupings, compile_statement
+from sulq.sql import ALL, Groupings, RunningSums, compile_statement
 from sulq.strategies.many_tables import Crosstabs, crosstabs, each_table
 from sulq.strategies.running_totals import running_question
 from sulq.strategies.sharing import Shared, may_be_shared, share
@@ -156,6 +156,9 @@ class Planner:
             if isinstance(self._view, TableView):
                 return self._of_all_tables()._question(query, share, together, older)
             statement = self.statement(query, older)
+            if isinstance(statement, RunningSums):
+                made = self._running(statement.query)
+                return replace(made, lay_out=statement.tables(made.lay_out))
             if statement.per_person is None:
                 return self._of_statement(statement, share, older)
             return self.per_person(statement.per_person)._of_statement(statement, share, older)
@@ -342,7 +345,7 @@ class Planner:
         best = min(made, key=lambda question: question.price.micro, default=apart)
         return best if best.price.micro < apart.price.micro else apart
 
-    def statement(self, text: str, older: bool = False) -> Statement | Groupings:
+    def statement(self, text: str, older: bool = False) -> Statement | Groupings | RunningSums:
         """A SELECT, compiled to queries and the layout of their answers."""
         return compile_statement(text, self.schema, self._name, self._promise.noise, older)
 
@@ -351,6 +354,8 @@ class Planner:
         if isinstance(self._view, TableView):
             return self._of_all_tables().outputs(text)
         found = self.statement(text)
+        if isinstance(found, RunningSums):
+            return found.columns
         if isinstance(found, Groupings):  # beside labels there is '(all)'
             return {o.name: (ALL,) if isinstance(o.by, int) else None for o in found.outputs}
         keys = found.formulas.keys

@@ -27,8 +27,8 @@ from server.processes import BOUND_SECONDS, served, until
 from soak import in_soak
 
 from sulq.errors import LimitReached
-from sulq.server.connections import FEW, Timely
-from sulq.server.door import AT_A_TIME, Door
+from sulq.server.connections import Timely
+from sulq.server.door import AT_A_TIME, FEW, Door
 from sulq.server.gate import FLOOD, Gate, RequestContext
 from sulq.server.services.admission import LONGEST_SECONDS, Crowd, Rate, Spaced, Waits, too_many
 from sulq.server.services.settings import Settings
@@ -198,17 +198,17 @@ def request(key):
     return f"GET / HTTP/1.1\r\nhost: x\r\nAuthorization: Bearer sulq_{key}_x\r\n\r\n".encode()
 
 
-def let_in(known):
-    """A thousand requests of bob's and then one of anna's: who is let in, turn by turn."""
+def let_in(known, many=100):
+    """So many requests of bob's and then one of anna's: who is let in, turn by turn."""
 
     async def main():
         door, turns = Door(), []
         for key, person in known.items():
             door.know(key, person)
         seen = []
-        for key in [BOB] * 1000 + [ANNA]:
+        for key in [BOB] * many + [ANNA]:
             door.enter(door.who(request(key), "here"), lambda key=key: seen.append(key))
-        while len(seen) < 1001:
+        while len(seen) < many + 1:
             before = len(seen)
             await asyncio.sleep(0)
             turns.append(seen[before:])
@@ -217,11 +217,36 @@ def let_in(known):
     return asyncio.run(main())
 
 
-def test_a_thousand_requests_of_one_do_not_stand_before_anothers_first():
-    """Persons take turns, and the event loop does something else between them."""
+def test_many_requests_of_one_do_not_stand_before_anothers_first():
+    """Persons take turns; of a long line one is let in and then there is a pause."""
     turns = let_in({ANNA: 1, BOB: 2})
-    assert ANNA in turns[0]
-    assert {len(turn) for turn in turns[:250]} == {AT_A_TIME}
+    assert turns[0] == [BOB, ANNA]
+    later = [turn for turn in turns[1:] if turn]
+    assert {len(turn) for turn in later[: 100 - FEW - 2]} == {1}
+    assert max(map(len, later)) == AT_A_TIME
+
+
+def test_a_short_line_waits_for_no_pause():
+    """As many at a time as the event loop takes, one turn after the other."""
+    turns = let_in({ANNA: 1, BOB: 2}, FEW)
+    assert turns[0][:2] == [BOB, ANNA]
+    assert {len(turn) for turn in turns[:4]} == {AT_A_TIME}
+
+
+def test_who_comes_in_a_pause_is_let_in_at_once():
+    """It is others' pause."""
+
+    async def main():
+        door, seen = Door(), []
+        for _ in range(100):
+            door.enter("bob", lambda: seen.append("bob"))
+        while not seen:
+            await asyncio.sleep(0)
+        door.enter("anna", lambda: seen.append("anna"))
+        await asyncio.sleep(0)
+        return seen
+
+    assert asyncio.run(main())[:3] == ["bob", "anna"]
 
 
 def test_control_in_one_line_they_do():
@@ -236,7 +261,9 @@ def test_a_key_that_never_worked_stands_in_the_line_of_its_address():
     door.know(ANNA, 1)
     door.know(BOB, 1)
     assert door.who(request(ANNA), "here") == door.who(request(BOB), "there") == 1
-    assert door.who(request("0" * 16), "here") == door.who(b"GET / HTTP/1.1", "here")
+    stranger = door.who(request("0" * 16), "here")
+    assert stranger == door.who(request("1" * 16), "here") != door.who(request("1" * 16), "there")
+    assert stranger != door.who(b"GET / HTTP/1.1", "here")  # what needs none waits for none
 
 
 def test_refusals_leave_one_after_the_other(monkeypatch):

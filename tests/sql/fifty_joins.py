@@ -39,20 +39,24 @@ HOSPITAL = [
     (f"select sum(f) as floors from (select patient, max(floor) as f from stays {W} group by patient)",
      None),
     ("select count(*) as n from stays a join stays b on a.patient = b.patient and a.stay < b.stay",
-     "joined to itself", "select count(*) as n from (select patient, least(count(*), 6) as k from stays"
+     "joined to itself", "count(*) AS n FROM stays GROUP BY patient",
+     "select count(*) as n from (select patient, least(count(*), 6) as k from stays"
      " group by patient) where k > 1"),
     ("select count(*) as n from stays join patients on stays.patient = patients.id where sex = 'f'",
      None),
     ("select count(*) as n from stays join wards on stays.ward = wards.beds", "is joined on that",
+     "ON stays.ward = wards.ward_id",
      f"select count(*) as n from stays {W} where beds = 7"),
     ("select count(*) as n from stays cross join wards", "beside every row",
+     "Here: JOIN wards ON stays.ward = wards.ward_id",
      f"select count(*) as n from stays {W}"),
     ("select count(*) as n from stays right join wards on stays.ward = wards.ward_id", "without one",
+     "Here: JOIN wards ON stays.ward = wards.ward_id",
      "select count(*) as n from stays left join wards on stays.ward = wards.ward_id where kind = "
      "'day'"),
     (f"select count(*) as n from stays {W} and kind = 'icu'", None),
     ("select sum(n) as s from (select ward, count(*) as n from stays group by ward) as t join wards on "
-     "t.ward = wards.ward_id", "grouped by 'id' alone",
+     "t.ward = wards.ward_id", "grouped by 'patient' alone", "GROUP BY over the table itself",
      f"select kind, count(*) as n from stays {W} group by kind"),
 ]  # fmt: skip
 
@@ -86,18 +90,19 @@ SHOP = [
     (f"select last_region, count(*) as n from (select customer, last(region order by line) as "
      f"last_region from lines {S} group by customer) group by last_region", None),
     ("select count(*) as n from lines a join lines b on a.customer = b.customer where a.sku = 101 and "
-     "b.sku = 102", "joined to itself", "select count(*) as n from (select customer, any(sku = 101) as a"
+     "b.sku = 102", "joined to itself", "SELECT customer, bool_or(...) AS a, bool_or(...) AS b", "select count(*) as n from (select customer, any(sku = 101) as a"
      ", any(sku = 102) as b from lines group by customer) where a and b"),
     ("select tier, sum(paid) as paid from lines join customers on lines.customer = customers.id group by "
      "tier", None),
     ("select count(*) as n from lines, products where lines.sku = products.sku", None),
     ("select count(*) as n from lines join products on lines.sku >= products.sku", "is joined on that",
+     "ON lines.sku = products.sku",
      f"select count(*) as n from lines {P} where p.price > 3"),
     ("select count(*) as n from lines full join stores on lines.store = stores.store", "without one",
+     "Here: JOIN stores ON lines.store = stores.store",
      f"select count(*) as n from lines {S}"),
-    ("select count(*) as n from lines natural join stores", "which columns are equal",
-     f"select count(*) as n from lines {S}"),
+    ("select count(*) as n from lines natural join stores", None),
     ("select sum(v) as s from lines join (select sku, avg(paid) as v from lines group by sku) t on "
-     "lines.sku = t.sku", "grouped by 'id' alone", "select sum(v) as s from (select customer, "
+     "lines.sku = t.sku", "grouped by 'customer' alone", "of the person, or with GROUP BY", "select sum(v) as s from (select customer, "
      "avg(paid) as v from lines group by customer)"),
 ]  # fmt: skip

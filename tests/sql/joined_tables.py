@@ -187,57 +187,58 @@ def arrow(rows):
     return pa.Table.from_pylist(rows)
 
 
-# --- TPC-H: number, the question (line items stand beside their orders), and what is nearest ------
+# --- TPC-H: number, the question (line items stand beside their orders), what a refusal says is nearest, and it --
 
 REVENUE = "l_extendedprice * (1 - l_discount)"
 CUSTOMERS = "customer, lineitem where c_custkey = l_custkey"
 TPCH = [
     (1, "select l_returnflag, l_linestatus, sum(l_quantity) as q, sum(l_extendedprice) as p, "
         f"sum({REVENUE}) as d, count(*) as n from lineitem where l_shipdate <= date '1998-09-02' "
-        "group by l_returnflag, l_linestatus", None),
+        "group by l_returnflag, l_linestatus", None, None),
     (3, f"select sum({REVENUE}) as revenue from {CUSTOMERS} and c_mktsegment = 'BUILDING' and "
-        "o_orderdate < date '1995-03-15' and l_shipdate > date '1995-03-15'", None),
+        "o_orderdate < date '1995-03-15' and l_shipdate > date '1995-03-15'", None, None),
     (4, "select o_orderpriority, count(*) as n from orders where exists (select * from lineitem "
         "where o_orderkey = orderkey) group by o_orderpriority",
+        "EXISTS with the person of both set equal",
         "select o_orderpriority, count(*) as n from lineitem where l_late group by o_orderpriority"),
     (5, f"select n_name, sum({REVENUE}) as revenue from customer join lineitem on c_custkey = "
         "l_custkey join nation on c_nationkey = nation.n_nationkey where r_name = 'ASIA' group by "
-        "n_name", None),
+        "n_name", None, None),
     (6, "select sum(l_extendedprice * l_discount) as revenue from lineitem where l_discount between "
-        "0.05 and 0.07 and l_quantity < 24 and l_shipdate >= date '1994-01-01'", None),
+        "0.05 and 0.07 and l_quantity < 24 and l_shipdate >= date '1994-01-01'", None, None),
     (7, f"select extract(year from l_shipdate) as y, sum({REVENUE}) as v from lineitem join customer "
         "on l_custkey = c_custkey join supplier on l_suppkey = supplier.s_suppkey join nation on "
         "c_nationkey = nation.n_nationkey where s_nation = 'NATION1' and n_name = 'NATION2' group by "
-        "1", None),
+        "1", None, None),
     (8, f"select extract(year from o_orderdate) as y, sum({REVENUE}) filter (where s_nation = "
         "'NATION3') as share, count(*) as n from lineitem join supplier on l_suppkey = "
         "supplier.s_suppkey join part on l_partkey = part.p_partkey where p_type = 'ECONOMY STEEL' "
-        "group by 1", None),
+        "group by 1", None, None),
     (9, f"select s_nation, sum({REVENUE}) as profit from lineitem join supplier on l_suppkey = "
-        "supplier.s_suppkey group by s_nation", None),
+        "supplier.s_suppkey group by s_nation", None, None),
     (10, f"select c_custkey, sum({REVENUE}) as revenue from {CUSTOMERS} and l_returnflag = 'R' group "
-         "by 1",
+         "by 1", "SELECT avg(n) FROM (SELECT c_custkey, count(*) AS n FROM ... GROUP BY c_custkey)",
          "select count(*) as n, sum(r) as revenue from (select l_custkey, least(sum(l_extendedprice), "
          "200000) as r from lineitem where l_returnflag = 'R' group by l_custkey)"),
     (12, "select l_shipmode, count(*) filter (where o_orderpriority in ('1-URGENT', '2-HIGH')) as "
-         "high, count(*) as n from lineitem where l_late group by l_shipmode", None),
+         "high, count(*) as n from lineitem where l_late group by l_shipmode", None, None),
     (13, "select c_count, count(*) as n from (select c_custkey, count(orderkey) as c_count from "
          "customer left join orders on c_custkey = o_custkey group by c_custkey) group by c_count",
-         None),
+         None, None),
     (14, f"select sum({REVENUE}) filter (where p_type like 'PROMO%') as promo, count(*) as n from "
-         "lineitem join part on l_partkey = part.p_partkey", None),
+         "lineitem join part on l_partkey = part.p_partkey", None, None),
     (17, "select sum(l_extendedprice) as total from lineitem join part on l_partkey = part.p_partkey "
          "where p_brand = 'Brand#3' and p_container = 'MED BAG' and l_quantity < (select avg(l_quantity)"
-         " from lineitem)",
+         " from lineitem)", "ask for it by itself, and write what it is into WHERE",
          "select sum(l_extendedprice) as total from lineitem join part on l_partkey = part.p_partkey "
          "where p_brand = 'Brand#3' and p_container = 'MED BAG' and l_quantity < 5"),
     (18, "select count(*) as n from (select o_orderkey, sum(l_quantity) as q from lineitem group by "
-         "o_orderkey) where q > 100",
+         "o_orderkey) where q > 100", "as max(...) or first(... order by ...) of the person",
          "select count(*) as n from (select l_custkey, least(sum(l_quantity), 300) as q from lineitem "
          "group by l_custkey) where q > 100"),
     (19, f"select sum({REVENUE}) as revenue from lineitem join part on l_partkey = part.p_partkey "
          "where (p_brand = 'Brand#1' and l_quantity between 1 and 11) or (p_brand = 'Brand#2' and "
-         "l_shipmode = 'AIR' and p_size <= 10)", None),
+         "l_shipmode = 'AIR' and p_size <= 10)", None, None),
     (22, "select count(*) as n, sum(c_acctbal) as balance from customer where c_acctbal > 0 and not "
-         "exists (select * from orders where o_custkey = c_custkey)", None),
+         "exists (select * from orders where o_custkey = c_custkey)", None, None),
 ]  # fmt: skip

@@ -27,8 +27,7 @@ from sulq.expressions.program import sent_along
 from sulq.expressions.quoting import quote
 from sulq.ledger import Allotment, Charge, Entry, Freeze
 from sulq.ledger.chain import ASKED, EMPTY, canonical, checked_link
-from sulq.ledger.discovery_count import KIND as DISCOVER
-from sulq.ledger.programs import KIND as PROGRAM
+from sulq.ledger.kept_beside import DISCOVER, PROGRAM
 from sulq.planner import Planner
 from sulq.privacy.noise import SystemNoise
 from sulq.privacy.pricing import Tariff

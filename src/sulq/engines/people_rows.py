@@ -22,11 +22,13 @@ OfPeople = Callable[[PeopleRows, Sequence[CheckedQuery]], list[Matrix]]
 Scan = tuple[PeopleRows, list[int]]  # what is read of each person, for the queries at these places
 
 
-def each_of_its_rows(queries: Sequence[CheckedQuery], own: Own, people: OfPeople) -> list[Matrix]:
+def each_of_its_rows(
+    queries: Sequence[CheckedQuery], own: Own, people: OfPeople, most: int = MAX_FEATURES
+) -> list[Matrix]:
     """The sums of queries about the table's rows, and of those about people, each in its way.
 
     What is asked about the same people is one scan, or several where one SELECT would have more
-    columns than a database can have.
+    columns than a database can have, or plans well: `most`, but for a question with more.
     """
     groups: dict[Any, list[int]] = {}
     for i, query in enumerate(queries):
@@ -36,12 +38,12 @@ def each_of_its_rows(queries: Sequence[CheckedQuery], own: Own, people: OfPeople
         if queries[places[0]].people is None:
             out |= zip(places, own([queries[i] for i in places]), strict=True)
             continue
-        for rows, chosen in _scans(queries, places):
+        for rows, chosen in _scans(queries, places, most):
             out |= zip(chosen, people(rows, [queries[i] for i in chosen]), strict=True)
     return [out[i] for i in range(len(queries))]
 
 
-def _scans(queries: Sequence[CheckedQuery], places: Sequence[int]) -> list[Scan]:
+def _scans(queries: Sequence[CheckedQuery], places: Sequence[int], most: int) -> list[Scan]:
     """The queries at these places, together as long as their features are few enough."""
     scans: list[Scan] = []
     for i in places:
@@ -49,7 +51,7 @@ def _scans(queries: Sequence[CheckedQuery], places: Sequence[int]) -> list[Scan]
         assert rows is not None
         if scans:
             both = scans[-1][0].merged(rows)
-            if len(both.features) <= MAX_FEATURES:
+            if len(both.features) <= most:
                 scans[-1] = (both, [*scans[-1][1], i])
                 continue
         scans.append((rows, [i]))

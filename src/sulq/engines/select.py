@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import Any
 
+from sulq.engines import stored_keys
 from sulq.engines.base import Matrix
 from sulq.engines.writer import TooLong, Writer, filtered
 from sulq.expressions.functions import KERNEL_ONLY
@@ -18,7 +19,7 @@ from sulq.kernel.sums import nodes_of
 from sulq.questions.check import CheckedQuery
 from sulq.questions.contributions import Dense
 from sulq.questions.grid import Value
-from sulq.questions.key_sets import KeySet
+from sulq.questions.shards import KeySet
 
 MAX_COLUMNS = 1600  # of one SELECT, in PostgreSQL
 MAX_SQL = 1_000_000  # characters of one statement
@@ -54,7 +55,7 @@ class Statement:
         gate = [self._gate] if self._gate else []
         self._sets = list(dict.fromkeys(tuple(_in_order([*k, *gate])) for k in self._keys))
         self._names = _in_order(k for s in self._sets for k in s)
-        self.sql = self._in_two_steps() if self._by_words() else self._in_one_step()
+        self.sql = self._in_two_steps() if self._by_stored() else self._in_one_step()
         if len(self._below) + len(self._sums) > MAX_COLUMNS or len(self.sql) > MAX_SQL:
             raise TooLong
 
@@ -106,26 +107,24 @@ class Statement:
         grouped = f" GROUP BY GROUPING SETS ({sets})" if many else _group_by(self._names)
         return f"SELECT {', '.join(chosen) or '1'} FROM {self._rows({})}{grouped}"
 
-    def _by_words(self) -> bool:
-        """Is there one way to group, and by words as they are stored?"""
-        words = len(self._sets) == 1 and any(self._writer.words(a) for a in self.queries[0].axes)
-        return words and not any(isinstance(q.values, Dense) for q in self.queries)
+    def _by_stored(self) -> bool:
+        """Is there one way to group, and first by a column as it is stored?"""
+        if len(self._sets) > 1 or any(isinstance(q.values, Dense) for q in self.queries):
+            return False
+        return stored_keys.worth_it(self._writer, self.queries[0].axes)
 
     def _in_two_steps(self) -> str:
-        """Group by what is stored, then by what it is read as: far fewer values to read."""
+        """Group by what is stored, then by what it is read as."""
         axes = dict(zip(self._keys[0], self.queries[0].axes, strict=True))
-        words = {k: self._writer.words(a) for k, a in axes.items()}
-        stored = {
-            k: self._writer.key_words(a.node.value) for k, a in axes.items() if a.node and words[k]
-        }
+        first = {k: sql for k, a in axes.items() if (sql := stored_keys.stored(self._writer, a))}
         names = self._names
         inner = ", ".join([*names, *(f"{sql} AS {name}" for sql, name in self._sums.items())])
         outer = [
-            f"{self._writer.place(w, k)} AS {k}" if (w := words.get(k)) is not None else k
+            f"{stored_keys.read(self._writer, axes[k], k)} AS {k}" if k in first else k
             for k in names
         ]
         totals = [f"sum({name}) AS {name}" for name in self._sums.values()]
-        below = f"SELECT {inner} FROM {self._rows(stored)}{_group_by(names)}"
+        below = f"SELECT {inner} FROM {self._rows(first)}{_group_by(names)}"
         places = ", ".join(str(i + 1) for i in range(len(names)))
         return f"SELECT {', '.join([*outer, *totals])} FROM ({below}) AS stored GROUP BY {places}"
 

@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager, suppress
 from typing import Any
 
-from sulq.engines.base import Matrix, check_public
+from sulq.engines.base import Engine, Matrix, check_public
 from sulq.engines.cubes import Cubes, spare
 from sulq.engines.failures import ScanStopped, without_words
 from sulq.engines.people_rows import each_of_its_rows
@@ -18,20 +18,19 @@ from sulq.expressions.quoting import text
 from sulq.questions.check import CheckedQuery
 from sulq.questions.discovery import Discovery
 from sulq.questions.people_view import PeopleRows
-from sulq.values.schema import Schema
+from sulq.values.per_person import MAX_FEATURES
 from sulq.values.star import TABLE, Star
 
 Way = Callable[[Sequence[CheckedQuery]], list[Matrix]]
 
 
-class SqlEngine:
+class SqlEngine(Engine):
     """Sums by cubes and statements where SQL says them exactly, and by the kernel elsewhere."""
 
-    schema: Schema
-    rows: int
     _writer: Writer
     _source: str  # the rows that count, behind FROM
     _cubes: Cubes
+    features_at_once = MAX_FEATURES  # of people, in one scan
 
     def _scanning(self) -> AbstractContextManager[None]:
         """One scan at a time; the system's own words may quote rows, so they stop here."""
@@ -49,15 +48,11 @@ class SqlEngine:
         """The sums of queries that no statement says exactly, or none that is short enough."""
         raise NotImplementedError
 
-    def hold(self, wanted: bool | None = None) -> bool:
-        """They are read where they are."""
-        return False
-
     @without_words
     def sums(self, queries: Sequence[CheckedQuery]) -> list[Matrix]:
         """The exact cells x values of every query, over one state of the rows."""
         with self._scanning():
-            return each_of_its_rows(queries, self._sums, self._of_people)
+            return each_of_its_rows(queries, self._sums, self._of_people, self.features_at_once)
 
     def _sums(self, queries: Sequence[CheckedQuery]) -> list[Matrix]:
         """The sums of queries about these rows, within a scan; discoveries apart."""

@@ -12,8 +12,8 @@ from sulq.expressions.node import Node, number_of
 from sulq.expressions.quoting import quote, text
 from sulq.questions.check import CheckedQuery
 from sulq.questions.grid import Value, gridded
-from sulq.questions.key_sets import KeySet
 from sulq.questions.partitions import Axis
+from sulq.questions.shards import KeySet
 from sulq.sources.source import UNTYPED
 from sulq.values.schema import Column, Schema
 
@@ -104,7 +104,7 @@ class Writer:
             return self._number(c)
         if c.type == "date":
             return self._date(c, name)
-        return self._integer(c, self.seconds(c) if c.type == "timestamp" else name)
+        return self.integer(c, self.seconds(c) if c.type == "timestamp" else name)
 
     def key(self, c: Column) -> str:
         """A column to group rows by."""
@@ -201,7 +201,8 @@ class Writer:
         """A cast to an enum looks each distinct text up once; a CASE compares every row."""
         return f"TRY_CAST({name} AS ENUM ({', '.join(text(v) for v in c.values or ())}))"
 
-    def _integer(self, c: Column, name: str) -> str:
+    def integer(self, c: Column, name: str) -> str:
+        """A whole number that is stored under this name, clamped."""
         low, high = ends(c)
         whole = f"CAST({name} AS BIGINT)"
         if self.physical[c.name] in ("FLOAT", "DOUBLE"):  # whole numbers kept as floats
@@ -316,7 +317,7 @@ class Writer:
             assert axis.node is not None
             return self._key(axis.node)
         if axis.kind == "bins":
-            return self._bins(axis)
+            return self.bins(axis)
         if axis.kind == "blocks":
             *numbers, count = axis.detail
             return f"({self.hashed(numbers)} % {count})"
@@ -358,11 +359,11 @@ class Writer:
         """Days since 1970."""
         return f"CAST(({x}) - DATE '1970-01-01' AS BIGINT)"
 
-    def _bins(self, axis: Axis) -> str:
+    def bins(self, axis: Axis, read: str = "") -> str:
         """A balanced tree of comparisons: log2 of the bins deep."""
         node = axis.node
         assert node is not None
-        x = self.node(node)
+        x = read or self.node(node)
         if node.type == "date":
             x = self.day_number(x)
         edges = [self.number(e) for e in axis.detail]
@@ -375,10 +376,8 @@ class Writer:
             below, above = pick(first, middle - 1), pick(middle, last)
             return f"CASE WHEN ({x}) < {edges[middle]} THEN {below} ELSE {above} END"
 
-        inside = pick(0, other - 1)
-        written = (
-            f"CASE WHEN ({x}) >= {edges[0]} AND ({x}) <= {edges[-1]} THEN {inside} ELSE {other} END"
-        )
+        within = f"({x}) >= {edges[0]} AND ({x}) <= {edges[-1]}"
+        written = f"CASE WHEN {within} THEN {pick(0, other - 1)} ELSE {other} END"
         if len(written) > 2 * self.longest:
             raise TooLong
         return written

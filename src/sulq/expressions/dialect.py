@@ -136,11 +136,15 @@ def tokens_of(text: str) -> list[Any]:
     return list(_dialect().tokenize(text))
 
 
-def written(e: Any, dialect: str | None = "duckdb") -> str:
-    """An expression as text, or a refusal: sqlglot reads more than it can write."""
+def written(e: Any, dialect: str | None = "duckdb", *, copy: bool = True) -> str:
+    """An expression as text, or a refusal: sqlglot reads more than it can write.
+
+    sqlglot changes what it writes: without a copy only what nobody reads afterwards.
+    """
+    known = _dialect() if dialect else None
     try:
         with _silence():
-            return str(e.sql(dialect=_dialect() if dialect else None, comments=False))
+            return str(e.sql(dialect=known, comments=False, copy=copy))
     except Exception:  # of any kind: arguments that are missing, too many, or of another kind
         raise QueryNotAllowed(
             f"{_name(e)}: the number or kind of its arguments is not read here. {LISTED}"

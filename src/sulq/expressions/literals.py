@@ -8,11 +8,13 @@ most 200 says what it means.
 from __future__ import annotations
 
 import datetime
+import operator
 from typing import Any
 
 from sulq.errors import QueryNotAllowed
 from sulq.expressions.domains import reachable
-from sulq.expressions.node import Node
+from sulq.expressions.functions import call
+from sulq.expressions.node import Node, literal
 from sulq.expressions.spelling import listed, nearest
 from sulq.expressions.timestamps import moment_in
 from sulq.values.schema import Column, Schema
@@ -27,6 +29,23 @@ def check_equal(a: Node, b: Node, schema: Schema) -> None:
     for side, constant in ((a, b), (b, a)):
         if constant.op == "literal" and constant.value is not None and side.op != "literal":
             _check(side, constant.value, schema)
+
+
+def in_order(op: str, sides: list[Node], schema: Schema) -> Node:
+    """a < b or a <= b. A text with listed values beside a constant: those that are, by code point.
+
+    Engines sort texts by collations of their own, so which values those are is not left to them.
+    """
+    a, b = sides
+    words = a if a.op == "column" else b
+    other = b if words is a else a
+    values = schema[words.value].values if words.op == "column" and words.type == "text" else None
+    if not values or other.op != "literal" or not isinstance(other.value, str):
+        return call(op, a, b)
+    compare: Any = operator.lt if op == "lt" else operator.le
+    end = other.value
+    kept = [literal(v) for v in values if (compare(v, end) if words is a else compare(end, v))]
+    return call("in", words, *kept) if kept else call("ne", words, words)
 
 
 def _check(side: Node, value: Any, schema: Schema) -> None:

@@ -42,7 +42,11 @@ def _pair(op: str, a: Node, b: Node, *, ordered: bool) -> tuple[Node, Node]:
         return tuple(typed_null(kind) if x.type == "null" else x for x in (a, b))  # type: ignore[return-value]
     if a.type == b.type:
         if ordered and a.type == "text":
-            raise refuse(op, "text can be compared by =, <>, IN and LIKE only.")
+            raise refuse(
+                op,
+                "text can be compared by =, <>, IN and LIKE only, and a column with listed values "
+                "with a constant by <, <=, > and >= too.",
+            )
         if a.type == "boolean" and ordered:
             return to_integer(a), to_integer(b)
         return a, b
@@ -96,8 +100,10 @@ LOGIC.several(
     {
         "eq": "a = b; missing if either is.",
         "ne": "a <> b; missing if either is.",
-        "lt": "a < b; missing if either is. Not for text.",
-        "le": "a <= b; missing if either is. Not for text.",
+        "lt": "a < b; missing if either is. Of texts a column with listed values, "
+        "and a constant, by code points.",
+        "le": "a <= b; missing if either is. Of texts a column with listed values, "
+        "and a constant, by code points.",
     },
 )
 

@@ -13,19 +13,18 @@ from __future__ import annotations
 
 import itertools
 import math
-from collections.abc import Iterable
 from dataclasses import dataclass
 from functools import cached_property, lru_cache
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from sulq.errors import QueryNotAllowed
-from sulq.expressions.evaluation import Evaluator
-from sulq.expressions.functions import KERNEL_ONLY, call
+from sulq.expressions.distinctions import Looking, is_public
+from sulq.expressions.functions import call
 from sulq.expressions.node import Node, literal
-from sulq.expressions.pieces import Line, between, fact, line, small
+from sulq.expressions.operations import Evaluator
+from sulq.expressions.pieces import Line, between
 from sulq.expressions.program_node import made
 from sulq.values.schema import Schema
 
@@ -51,7 +50,7 @@ def split(node: Node, schema: Schema) -> Split:
     where: list[Node] = []
     for part in _parts(node, schema):
         if isinstance(part, Node):
-            (rows if _public(part.columns(), schema) else where).append(part)
+            (rows if is_public(part.columns(), schema) else where).append(part)
             continue
         private = tuple(i for i, n in enumerate(part.lines) if not n.public)
         if len(private) < len(part.lines) or not part.lines:
@@ -67,8 +66,8 @@ def by_terms(terms: list[Node], schema: Schema) -> tuple[Node | None, Node | Non
     if len(terms) == 1 and not any(schema[n].public for n in whole.columns()):
         return None, whole
     parts = [p for term in terms for p in (term.args if term.op == "and" else (term,))]
-    public = [p for p in parts if _public(p.columns(), schema)]
-    private = [p for p in parts if not _public(p.columns(), schema)]
+    public = [p for p in parts if is_public(p.columns(), schema)]
+    private = [p for p in parts if not is_public(p.columns(), schema)]
     return (call("and", *public) if public else None), (call("and", *private) if private else None)
 
 
@@ -259,96 +258,6 @@ def _needed(lines: tuple[Line, ...], table: Table) -> _Part:
     """The same table without lines that do not matter."""
     dropped = [i for i in range(len(lines)) if (table == table.take([0], axis=i)).all()]
     return _Part(lines, table).without(tuple(dropped))
-
-
-class Looking:
-    """Finds what predicates and other row functions can tell apart."""
-
-    def __init__(self, schema: Schema) -> None:
-        self.schema = schema
-        self.constants: dict[str, set[Any]] = {}
-        self.every: set[str] = set()  # columns whose every value must be looked at
-        self.nodes: dict[str, Node] = {}
-        self.facts: dict[str, Node] = {}
-
-    def lines(self) -> tuple[Line, ...] | None:
-        """What was found, in the order of their names; None if a column has too many pieces."""
-        found: list[Line] = []
-        for name, node in self.nodes.items():
-            constants = sorted(self.constants.get(name, ()), key=str)
-            made = line(node, self.schema[name], constants, name in self.every)
-            if made is None:
-                return None
-            found.append(made)
-        found += [fact(f, _public(f.columns(), self.schema)) for f in self.facts.values()]
-        return tuple(sorted(found, key=lambda n: n.base.text))
-
-    def look(self, node: Node) -> None:
-        """A yes/no node: a comparison with a constant, a formula of such, or a fact."""
-        if node.op == "literal":
-            return
-        compared = _compared(node)
-        if compared is not None and self.schema[compared[0].value].type != "key":
-            self.cut(*compared)
-        elif not self.look_into(node):
-            self.facts[node.text] = node
-
-    def cut(self, column: Node, constants: Iterable[Any]) -> None:
-        """A column that is compared with these constants."""
-        self.nodes[column.value] = column
-        self.constants.setdefault(column.value, set()).update(constants)
-
-    def look_into(self, node: Node) -> bool:
-        """Every value of the columns that a node is made of; False if they have too many."""
-        bare, inside, exact = _below(node)
-        if not exact or not all(small(self.schema[c.value]) for c in bare):
-            return False
-        for column in bare:
-            self.nodes[column.value] = column
-            self.every.add(column.value)
-        for part in inside:
-            self.look(part)
-        return True
-
-
-def _compared(node: Node) -> tuple[Node, list[Any]] | None:
-    """A column and the constants it is compared with, if that is all there is."""
-    if node.op == "column":
-        return node, []
-    if node.op not in ("eq", "lt", "is_null"):
-        return None
-    columns = [_inner(a) for a in node.args if a.op != "literal"]
-    if len(columns) != 1 or columns[0] is None:
-        return None
-    return columns[0], [a.value for a in node.args if a.op == "literal" and a.value is not None]
-
-
-def _inner(node: Node) -> Node | None:
-    """The column itself where it is compared as a number."""
-    while node.op in ("to_number", "to_integer") and node.args[0].type in ("boolean", "integer"):
-        node = node.args[0]
-    return node if node.op == "column" else None
-
-
-def _below(node: Node) -> tuple[list[Node], list[Node], bool]:
-    """The columns and the yes/no parts that a node is made of; False: not to be evaluated here."""
-    bare: dict[str, Node] = {}
-    inside: list[Node] = []
-    todo, exact = list(node.args or [node]), node.op not in KERNEL_ONLY
-    while todo:
-        part = todo.pop()
-        if part.type == "boolean" and part.op != "literal":
-            inside.append(part)
-        elif part.op == "column":
-            bare[part.text] = part
-        else:
-            exact = exact and part.op not in KERNEL_ONLY
-            todo.extend(part.args)
-    return list(bare.values()), inside, exact
-
-
-def _public(names: frozenset[str], schema: Schema) -> bool:
-    return bool(names) and all(schema[n].public for n in names)
 
 
 # ---- writing --------------------------------------------------------------------------------

@@ -15,7 +15,7 @@ from typing import Any
 from sulq.errors import QueryNotAllowed
 from sulq.expressions.dialect import parse_sql, spelled, written
 from sulq.expressions.functions import PARTS, call, difference
-from sulq.expressions.literals import check_equal
+from sulq.expressions.literals import check_equal, in_order
 from sulq.expressions.lookup_node import lookup_node
 from sulq.expressions.node import Node, column, kind_of, literal
 from sulq.expressions.program_node import called
@@ -200,9 +200,9 @@ def _equal(name: str) -> Callable[[_Reader, Any], Node]:
     return build
 
 
-def _flipped(name: str) -> Callable[[_Reader, Any], Node]:
-    """a > b is b < a."""
-    return lambda reader, e: call(name, reader.read(e.expression), reader.read(e.this))
+def _ordered(name: str, *ends: str) -> Callable[[_Reader, Any], Node]:
+    """a < b or a <= b; a > b is b < a."""
+    return lambda reader, e: in_order(name, [reader.read(e.args[x]) for x in ends], reader.schema)
 
 
 def _is(reader: _Reader, e: Any) -> Node:
@@ -216,7 +216,7 @@ def _is(reader: _Reader, e: Any) -> Node:
 
 def _between(reader: _Reader, e: Any) -> Node:
     a, low, high = (reader.read(x) for x in (e.this, e.args["low"], e.args["high"]))
-    return call("and", call("le", low, a), call("le", a, high))
+    return call("and", *(in_order("le", p, reader.schema) for p in ([low, a], [a, high])))
 
 
 def _in(reader: _Reader, e: Any) -> Node:
@@ -360,10 +360,10 @@ READERS: dict[str, Callable[[_Reader, Any], Node]] = {
     "Pow": _plain("power"),
     "EQ": _equal("eq"),
     "NEQ": _equal("ne"),
-    "LT": _plain("lt"),
-    "LTE": _plain("le"),
-    "GT": _flipped("lt"),
-    "GTE": _flipped("le"),
+    "LT": _ordered("lt", "this", "expression"),
+    "LTE": _ordered("le", "this", "expression"),
+    "GT": _ordered("lt", "expression", "this"),
+    "GTE": _ordered("le", "expression", "this"),
     "Is": _is,
     "Between": _between,
     "In": _in,

@@ -182,33 +182,40 @@ def line(base: Node, column: Column, constants: list[Any], every: bool) -> Line 
 
 
 def between(node: Node, schema: Schema) -> tuple[Line, list[bool]] | None:
-    """The pieces of a column of whole numbers, and in which of them it is between constants.
+    """The pieces of a column of numbers, and in which of them it is between constants.
 
     None unless that is all the predicate says: comparisons, all of which must hold, of one column.
     """
-    column, first, after = None, -math.inf, math.inf
-    constants: set[int] = set()
+    column = None
+    tests: list[tuple[bool, bool, Any]] = []  # may it be equal, is it above, the constant
     for term in node.args if node.op == "and" else (node,):
         if term.op not in ("lt", "le"):
             return None
         left, right = term.args
         x, end = (right, left) if left.op == "literal" else (left, right)
-        if x.op != "column" or type(end.value) is not int or x != (column or x):
+        if x.op != "column" or x != (column or x):
             return None
         column = x
-        constants.add(end.value)
-        if end is left:
-            first = max(first, end.value + (term.op == "lt"))
-        else:
-            after = min(after, end.value + (term.op == "le"))
-    if column is None or schema[column.value].type != "integer":
+        tests.append((term.op == "le", end is left, end.value))
+    if column is None or any(type(c) is not KINDS.get(column.type) for _, _, c in tests):
         return None
-    cut = line(column, schema[column.value], sorted(constants, key=str), every=False)
+    declared = schema[column.value]
+    if declared.type != column.type:
+        return None
+    cut = line(column, declared, sorted({c for _, _, c in tests}, key=str), every=False)
     if cut is None or not cut.ordered:
         return None
-    low, high = ends(schema[column.value])
-    inside = [first <= min(max(cut.value(p), low), high) < after for p in cut.pieces]
+    low, high = ends(declared) if cut.whole else (column.low, column.high)
+    values = [min(max(cut.value(p), low), high) for p in cut.pieces]
+    inside = [all(_meets(v, *test) for test in tests) for v in values]
     return cut, [*inside, *[False] * cut.missing]
+
+
+KINDS = {"integer": int, "number": float}
+
+
+def _meets(value: float, equal: bool, above: bool, constant: float) -> bool:
+    return (equal and value == constant) or (value > constant if above else value < constant)
 
 
 def small(column: Column) -> bool:

@@ -13,8 +13,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from sulq.expressions.columns import Vector, in_numpy
-from sulq.expressions.evaluation import Evaluator
 from sulq.expressions.node import Node
+from sulq.expressions.operations import Evaluator
 from sulq.questions.partitions import DENSE
 from sulq.values.schema import Column, Schema
 

@@ -100,12 +100,7 @@ def _unit(model: Any) -> str:
 
 
 def isotonic(values: Array, weights: Array) -> Array:
-    """The nearest values that never fall: pools of neighbours that would (PAVA)."""
-    pools: list[list[float]] = []  # mean, weight, cells
-    for value, weight in zip(values.tolist(), weights.tolist(), strict=True):
-        pools.append([value, max(weight, 1e-12), 1])
-        while len(pools) > 1 and pools[-2][0] > pools[-1][0]:
-            b, a = pools.pop(), pools.pop()
-            both = a[1] + b[1]
-            pools.append([(a[0] * a[1] + b[0] * b[1]) / both, both, a[2] + b[2]])
-    return np.repeat([p[0] for p in pools], [int(p[2]) for p in pools])
+    """The nearest values that never fall."""
+    from scipy.optimize import isotonic_regression
+
+    return np.asarray(isotonic_regression(values, weights=np.maximum(weights, 1e-12)).x)

@@ -24,12 +24,8 @@ from sulq.ledger.chain import (
     entries_from,
     read_head,
 )
-from sulq.ledger.discovery_count import KIND as DISCOVER
-from sulq.ledger.kept_keys import KIND as KEYS
-from sulq.ledger.kept_keys import kept_set
+from sulq.ledger.kept_beside import DISCOVER, KEYS, PROGRAM, KeptProgram, kept_programs
 from sulq.ledger.older_text import question_of
-from sulq.ledger.programs import KIND as PROGRAM
-from sulq.ledger.programs import KeptProgram, kept_programs
 from sulq.ledger.retry import patient
 from sulq.ledger.statements import among, run
 from sulq.ledger.streams import SINCE, is_running, stretches
@@ -51,11 +47,17 @@ _answers = select(CHARGES.c.number, ANSWERS.c.body).join(
     ANSWERS, ANSWERS.c.number == CHARGES.c.answer
 )
 _answered_now = (
+    select(CHARGES.c.number)
+    .where(
+        CHARGES.c.kind == "question", CHARGES.c.epoch == bindparam("epoch"),
+        CHARGES.c.answer.is_not(None),
+    )
+    .order_by(CHARGES.c.number.desc())
+)  # fmt: skip
+_with_answers = (
     select(*_charge, ANSWERS.c.body)
     .select_from(_charged)
     .join(ANSWERS, ANSWERS.c.number == CHARGES.c.answer)
-    .where(CHARGES.c.kind == "question", CHARGES.c.epoch == bindparam("epoch"))
-    .order_by(CHARGES.c.number.desc())
 )
 _decisions = select(ENTRIES).where(text(DECISION))
 _analysts = select(CHARGES.c.analyst).where(CHARGES.c.number >= bindparam("first")).distinct()
@@ -150,13 +152,20 @@ class History:
         return {number: answer_in(body) for number, body in rows}
 
     @patient
-    def answered(self, *, most: int, analyst: str | None = None) -> list[tuple[Charge, str]]:
+    def answered(self, *, most: int, analyst: str | None = None) -> list[int]:
         """The newest answered charges of the present rows, of one analyst if one is named."""
         asked = _answered_now if analyst is None else _answered_now.where(
             CHARGES.c.analyst == analyst
         )  # fmt: skip
         with self._reading() as connection:
-            rows = connection.execute(asked.limit(most), {"epoch": self._epoch}).all()
+            rows = connection.execute(asked.limit(most), {"epoch": self._epoch})
+            return [number for (number,) in rows]
+
+    @patient
+    def with_answers(self, charges: Sequence[int]) -> list[tuple[Charge, str]]:
+        """These charges, of those that have an answer, with it."""
+        with self._reading() as connection:
+            rows = list(among(connection, _with_answers, CHARGES.c.number, charges))
         return [(as_charge(*charge), answer_in(answer)) for *charge, answer in rows]
 
     @patient
@@ -244,12 +253,6 @@ class History:
         with self._reading() as connection:
             rows = connection.execute(asked.order_by(ENTRIES.c.number)).all()
         return [_entry(row) for row in rows]
-
-    @patient
-    def keys_of(self, name: str) -> tuple[Any, ...] | None:
-        """The keys of the set with this hash by which a paid question named rows."""
-        with self._reading() as connection:
-            return kept_set(connection, name)
 
     # -- programs --
 

@@ -50,16 +50,14 @@ class KnownAnswers:
         """What they measured, newest first; those to one analyst's questions, if one is named."""
         charges = self._ledger.answered(most=MOST, analyst=analyst)
         with self._lock:
-            known = {c.number: self._read.get(c.number) for c, _ in charges}
-        found = {
-            c.number: found if (found := known[c.number]) is not None else self._parts(c.query, a)
-            for c, a in charges
-        }
+            known = {number: self._read[number] for number in charges if number in self._read}
+        new = self._ledger.with_answers([number for number in charges if number not in known])
+        known |= {charge.number: self._parts(charge.query, answer) for charge, answer in new}
         with self._lock:
             if len(self._read) > 2 * MOST:
                 self._read.clear()
-            self._read |= found
-        return [m for parts in found.values() for m in parts]
+            self._read |= known
+        return [m for number in charges for m in known.get(number, ())]
 
     def _parts(self, question: str, answer: str) -> list[Measured]:
         try:

@@ -37,12 +37,11 @@ from sulq.ledger.chain import (
     now,
     read_head,
 )
-from sulq.ledger.discovery_count import allowed
 from sulq.ledger.freeze import current, freeze, refusal, resume, withheld
 from sulq.ledger.group_commit import Ticket, Together
-from sulq.ledger.group_ledger import GroupLedger, Standing
+from sulq.ledger.group_ledger import GroupLedger, Membership, Standing, entered, joined_since
 from sulq.ledger.history import ANSWERS, History, answer_in
-from sulq.ledger.membership import Membership, entered, joined_since
+from sulq.ledger.kept_beside import allowed_discoveries
 from sulq.ledger.migrate import is_current, upgrade
 from sulq.ledger.open_periods import cells_each, check_opened, open_cells
 from sulq.ledger.pay import Known, look_up, normal, pay
@@ -301,7 +300,7 @@ class Ledger(Book, History):
     def _write_charges(self, page: Page, requests: Sequence[Request], known: Known) -> None:
         pay(
             page, requests, known, total=self.total, name=self.name, since=self._since,
-            width=self.width, discoveries=allowed(self.terms), count=self._counted,
+            width=self.width, discoveries=allowed_discoveries(self.terms), count=self._counted,
             by_periods=self._open is not None,
         )  # fmt: skip
 

@@ -120,6 +120,8 @@ def _expression_axis(given: str, schema: Schema) -> Axis:
         labels = (False, True, *([None] if node.nullable else []))
     else:
         labels = _few_labels(node, schema) or ()
+    if not labels and schema.unit is not None and node.columns() == {schema.unit.column}:
+        raise _of_each_person(schema.unit.column)
     if not labels:
         raise QueryNotAllowed(
             f"by={shorten(given)!r} has no list of values known beforehand. Use a category, a "
@@ -134,6 +136,14 @@ def _expression_axis(given: str, schema: Schema) -> Axis:
         )
     public, complete = _is_public(node, schema), not may_be_missing(node, schema)
     return Axis("expression", labels, public, dumps(tree_of(node)), node, complete=complete)
+
+
+def _of_each_person(name: str) -> QueryNotAllowed:
+    return QueryNotAllowed(
+        f"by={name!r}: a group for each person would tell about one alone. Group by the person "
+        f"inside, and ask about all of them outside: SELECT avg(n) FROM (SELECT {name}, count(*) "
+        f"AS n FROM ... GROUP BY {name}), or db.per_person(...)."
+    )
 
 
 def _few_labels(node: Node, schema: Schema) -> tuple[Any, ...] | None:

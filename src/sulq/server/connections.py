@@ -20,12 +20,11 @@ import h11
 from uvicorn.protocols.http.h11_impl import H11Protocol
 
 from sulq.errors import LimitReached, QueryNotAllowed, SulqError
-from sulq.server.door import Door
+from sulq.server.door import FEW, Door
 from sulq.server.gate import ARRIVING, Gate, RequestContext
 from sulq.server.services.responses import JSON, dumped, error_body, wait_header
 from sulq.server.services.settings import Settings
 
-FEW = 16  # requests of one person at the door, none of which makes room for others
 MAX_FILES = 65_536  # as many as are ever asked for
 STEADY_BYTES = 100_000  # of a file, which may take longer, that must arrive within `read_seconds`
 
@@ -121,6 +120,8 @@ class Timely(H11Protocol):
         if isinstance(who, int) and self.gate.is_flood(who):
             self._refuse_unread(who)
             return
+        if self.door.waiting(who) > FEW:
+            self.gate.note_crowd()
         self._line = who
         self.transport.pause_reading()
         self.door.enter(who, lambda: self._let_in(data))

@@ -108,7 +108,7 @@ class Gate:
         try:
             _check_once(scope)
             if scope["path"] in OPEN:
-                await self._waits.wait(self._open.wait(scope.get("client")))
+                await self._open_to_all(scope)
             else:
                 await self._registry.run(self._admit, scope, context)
                 if context.principal is not None:
@@ -128,6 +128,13 @@ class Gate:
             await reply.refuse(500, SulqError(UNEXPECTED), context)
         self._note(scope, context, reply.status)
 
+    async def _open_to_all(self, scope: Scope) -> None:
+        """Whoever asks this often waits, and others' answers have more time."""
+        seconds = self._open.wait(scope.get("client"))
+        if seconds > 0:
+            self.note_crowd()
+        await self._waits.wait(seconds)
+
     async def _held_back(self, scope: Scope, context: RequestContext) -> None:
         """Who sends too much hears of it so often at most: a refusal takes time of others too."""
         principal = context.principal
@@ -136,6 +143,10 @@ class Gate:
         await self._waits.wait(self._refusals.wait(who))
 
     # ---- at the door ------------------------------------------------------------------------
+
+    def note_crowd(self) -> None:
+        """Somebody sends more than is read at once."""
+        self._crowd.note()
 
     def is_flood(self, person: int) -> bool:
         """Does this person wait for many refusals, and would be refused again?"""

@@ -12,14 +12,17 @@ joins.py         JOIN: public lookup tables, and why other joins are not answere
 moments.py       aggregates -> the sums asked for, and each aggregate back from them
 noisy.py         numbers with error bars, and how they move with what was released
 operators.py     what may stand between aggregates: arithmetic, comparisons, choices
-percentiles.py   PERCENTILE_DISC: one value, chosen
-quantiles.py     MEDIAN and PERCENTILE_CONT from one noisy distribution function
+quantiles.py     MEDIAN and PERCENTILE_CONT from a distribution function; PERCENTILE_DISC
+running_sums.py  sum(count(*)) OVER (ORDER BY month): totals so far
 star_joins.py    FROM and JOIN of people and their events
 statement.py     a SELECT taken apart: rows, groups, outputs, order
+table_rows.py    rows of a table of answers, chosen and sorted
 views.py         the private table, a subquery of rows or a WITH
 """
 
-from sulq.sql.groupings import ALL, Groupings, compile_statement
+from sulq.sql.groupings import Groupings, compile_statement
+from sulq.sql.running_sums import RunningSums
 from sulq.sql.statement import Statement
+from sulq.sql.table_rows import ALL
 
-__all__ = ["ALL", "Groupings", "Statement", "compile_statement"]
+__all__ = ["ALL", "Groupings", "RunningSums", "Statement", "compile_statement"]

@@ -61,3 +61,17 @@ def nothing_else(e: Any, *known: str) -> None:
         raise QueryNotAllowed(
             f"{shorten(written(e))}: name columns inside it with AS, not beside its alias."
         )
+
+
+def limit_of(select: Any) -> int | None:
+    """How many rows LIMIT leaves; None: all."""
+    limit = select.args.get("limit")
+    if limit is None:
+        return None
+    e = limit.args.get("expression") or limit.args.get("count")
+    options = limit.args.get("limit_options")
+    said = limit.args | (options.args if options is not None else {})
+    extra = any(said.get(n) for n in ("offset", "expressions", "percent", "with_ties"))
+    if extra or type(e).__name__ != "Literal" or e.is_string or not e.this.isdecimal():
+        raise QueryNotAllowed("LIMIT wants a whole number.")
+    return int(e.this[:18])

@@ -29,6 +29,10 @@ class Rows(Protocol):
         """An expression over the table's columns."""
         ...
 
+    def called(self, name: str) -> tuple[str, str]:
+        """How a statement may write a stored column: an alias, and its own name."""
+        ...
+
 
 @dataclass(frozen=True)
 class Grouped:
@@ -49,7 +53,7 @@ def read_people(select: Any, rows: Rows) -> Grouped:
             raise QueryNotAllowed(
                 f"{clause.upper()} inside WITH or FROM: use it on the outer SELECT."
             )
-    _check_keys(select, rows, unit.column)
+    _check_keys(select, rows, rows.called(unit.column)[1])
     columns: dict[str, Any] = {}
     features: dict[str, str] = {}
     for e in select.expressions:

@@ -14,7 +14,9 @@ from typing import Any
 from sulq.errors import QueryNotAllowed
 from sulq.expressions.parse import parse
 from sulq.sql.discover_groups import discovering, plainly
+from sulq.sql.running_sums import RunningSums, is_running, running_sums
 from sulq.sql.statement import Output, Statement, compile_select, parsed
+from sulq.sql.table_rows import ALL, picked, sorted_by
 from sulq.values.answer import Answer
 from sulq.values.per_person import PerPerson
 from sulq.values.price import Price
@@ -22,7 +24,6 @@ from sulq.values.query import Query
 from sulq.values.schema import Schema
 from sulq.values.table import Table
 
-ALL = "(all)"
 SEVERAL = ("Cube", "Rollup", "GroupingSets")
 MAX_SETS = 256
 
@@ -56,13 +57,13 @@ class Groupings:
         keys = tuple(o.name for o in self.outputs if isinstance(o.by, int))
         merged = _below(tables, keys, [o.name for o in self.outputs])
         for place, descending, first in reversed(self.order):
-            merged = _sorted(merged, self.outputs[place].name, descending, first)
-        return merged if self.limit is None else _picked(merged, range(len(merged))[: self.limit])
+            merged = sorted_by(merged, self.outputs[place].name, descending, first)
+        return merged if self.limit is None else picked(merged, range(len(merged))[: self.limit])
 
 
 def compile_statement(
     text: str, schema: Schema, table: str, noise: str = "gaussian", older: bool = False
-) -> Statement | Groupings:
+) -> Statement | Groupings | RunningSums:
     """Read one SELECT over the private table, or refuse it and say what is nearest.
 
     `older` asks every count with noise, as it was when such a statement may have been paid for.
@@ -73,6 +74,8 @@ def compile_statement(
 
     try:
         select = parsed(text, schema, table)
+        if is_running(select):
+            return running_sums(select, schema, table)
         sought = plainly(select)
         if sought is not None:
             return discovering(compiled(select), sought, schema)
@@ -239,27 +242,3 @@ def with_subtotals(answers: Sequence[Answer], column: str) -> Table:
         columns = {column: found[column], beside: [known] * len(found)} | found.columns
         tables.append(replace(found, columns=columns, by=(column, beside)))
     return _below(tables, (column, beside), [column, beside, "count"])
-
-
-def _picked(table: Table, rows: Sequence[int]) -> Table:
-    """Some rows of a table, in this order."""
-    return replace(
-        table,
-        columns={n: [c[i] for i in rows] for n, c in table.columns.items()},
-        too_few=tuple(table.too_few[i] for i in rows),
-        too_noisy={n: [v[i] for i in rows] for n, v in table.too_noisy.items()},
-    )
-
-
-def _sorted(table: Table, name: str, descending: bool, missing_first: bool) -> Table:
-    """Sorted by an output: numbers by size, groups as declared, '(all)' and NULL at an end."""
-    column = table.columns[name]
-    if name in table.by:
-        places = {x: i for i, x in enumerate(dict.fromkeys(x for x in column if x != ALL))}
-        ranks = [places.get(x) for x in column]
-    else:
-        ranks = [None if x != x else x for x in column]
-    known = [i for i, r in enumerate(ranks) if r is not None]
-    missing = [i for i, r in enumerate(ranks) if r is None]
-    known.sort(key=lambda i: ranks[i], reverse=descending)  # type: ignore[arg-type,return-value]
-    return _picked(table, missing + known if missing_first else known + missing)

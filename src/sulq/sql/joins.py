@@ -15,7 +15,8 @@ from sulq.values.lookup import Lookup
 from sulq.values.schema import Schema
 
 NEVER = {
-    "CROSS": "each row would stand beside every row of the other table, and count as often",
+    "CROSS": "each row would stand beside every row of the other table, and count as often. Say "
+    "which columns are equal: JOIN ... ON",
     "RIGHT": "rows of the other table without one here would appear. Use JOIN or LEFT JOIN",
     "FULL": "rows of the other table without one here would appear. Use JOIN or LEFT JOIN",
     "SEMI": "write a condition on the column into WHERE",
@@ -49,8 +50,20 @@ class Joined:
         return exp.column(name, table=self.table.name, quoted=True)
 
 
-def read_join(join: Any, schema: Schema, table: str, expand: Callable[[Any], Any]) -> Joined:
+@dataclass(frozen=True)
+class Beside:
+    """The rows that a table is joined to."""
+
+    schema: Schema
+    table: str
+    has: Callable[[Any], bool]  # is it a column of theirs?
+    expand: Callable[[Any], Any]  # what a column of theirs stands for
+    called: Callable[[str], tuple[str, str]]  # how a statement may write a stored column
+
+
+def read_join(join: Any, rows: Beside) -> Joined:
     """The lookup table that a JOIN names; refused unless it is joined on its declared key."""
+    schema, table = rows.schema, rows.table
     said = shorten(written(join).lstrip(", "))
     source = join.this
     if type(source).__name__ != "Table" or source.args.get("catalog"):
@@ -61,17 +74,30 @@ def read_join(join: Any, schema: Schema, table: str, expand: Callable[[Any], Any
     found = schema.lookup(source.name)
     if found is None:
         raise _no_such(said, source.name, schema, table)
-    kind = join_kind(join)
+    kind, alias = join_kind(join), (source.alias or source.name).lower()
+    if kind == "NATURAL" and _is_natural(join, found, rows):
+        return Joined(found, alias, str(join.args.get("side") or "").upper() == "LEFT")
+    key = f"ON {'.'.join(rows.called(found.on))} = {alias}.{found.key}"
     if kind in NEVER:
-        raise QueryNotAllowed(f"{said}: {NEVER[kind]}.")
-    alias = (source.alias or source.name).lower()
-    if not _on_key(join, found, alias, expand):
+        raise QueryNotAllowed(f"{said}: {NEVER[kind]}.\nHere: JOIN {source.sql()} {key}.")
+    if not _on_key(join, found, alias, rows.expand):
         raise QueryNotAllowed(
             f"{said}: {found.name!r} has one row for each {found.key!r}, and is joined on that: "
-            f"ON {table}.{found.on} = {alias}.{found.key}. Joined on anything else, a row of "
-            f"{table!r} could count several times. Write further conditions into WHERE."
+            f"{key}. Joined on anything else, a row could count several times. Write further "
+            "conditions into WHERE."
         )
     return Joined(found, alias, kind == "LEFT")
+
+
+def _is_natural(join: Any, found: Lookup, rows: Beside) -> bool:
+    """Is its key the one column that has the same name here, and is that what it is joined on?"""
+    from sqlglot import exp
+
+    sides = {str(join.args.get(name) or "").upper() for name in ("side", "kind")}
+    shared = [n for n in (found.key, *found.columns) if rows.has(exp.column(n))]
+    if not sides <= {"", "INNER", "LEFT", "OUTER"} or shared != [found.key]:
+        return False
+    return bool(rows.expand(exp.column(found.key)).name.lower() == found.on.lower())
 
 
 def join_kind(join: Any) -> str:

@@ -101,7 +101,8 @@ def put_together(
 def _check_join(each: Given, before: Sequence[Given], star: Star) -> None:
     kind = join_kind(each.join)
     if kind in NEVER:
-        raise QueryNotAllowed(f"{each.said}: {NEVER[kind]}.")
+        key = f"ON {_person(before[0], star)} = {_person(each, star)}"
+        raise QueryNotAllowed(f"{each.said}: {NEVER[kind]}.\nHere: JOIN {each.alias} {key}.")
     if not _on_person(each, before, star):
         raise QueryNotAllowed(
             f"{each.said}: private tables are joined on the person, and nothing else: ON "
@@ -187,11 +188,21 @@ def _side_by_side(given: Sequence[Given], star: Star) -> QueryNotAllowed:
     """Why rows of two tables, or of one twice, are not joined, and what is near."""
     names = list(dict.fromkeys(g.table.name for g in given if g.table is not None))
     what = f"{names[0]}, joined to itself," if len(names) == 1 else f"{' and '.join(names)}"
-    person = star.person.name
+    last = given[-1].table or star.people
+    one = f"FROM {last.name} GROUP BY {last.person}"
+    if len(names) == 1:
+        near = (
+            f"Ask what a person's rows say together: FROM (SELECT {last.person}, bool_or(...) AS "
+            f"a, bool_or(...) AS b, count(*) AS n {one}) AS t WHERE a AND b"
+        )
+    else:
+        near = (
+            f"Group each by the person, and join these: JOIN (SELECT {last.person}, count(*) AS n "
+            f"{one}) AS t"
+        )
     return QueryNotAllowed(
         f"{given[-1].said}: rows of {what} would stand side by side, each as often as a person has "
-        f"others. Group each by the person, and join these: JOIN (SELECT {person}, count(*) AS n "
-        f"FROM {names[-1]} GROUP BY {person}) AS t."
+        f"others. {near}."
     )
 
 

@@ -18,7 +18,7 @@ from sulq.expressions.normal_form import split, truth
 from sulq.expressions.parse import parse, predicate, shorten, syntax
 from sulq.expressions.syntax import no_column, not_a_statement
 from sulq.sql.aggregates import has_aggregate, is_aggregate, refuse
-from sulq.sql.clauses import only_supported
+from sulq.sql.clauses import limit_of, only_supported
 from sulq.sql.formula import Bools, Context, Formula
 from sulq.sql.formulas import Formulas
 from sulq.sql.noisy import Noisy, released
@@ -198,7 +198,7 @@ class _Compiler:
         queries = self.formulas.queries(self._where())
         if not queries:
             raise QueryNotAllowed("nothing is asked of the rows: name aggregates such as COUNT(*).")
-        limit = _limit(self.select)
+        limit = limit_of(self.select)
         return Statement(queries, outputs, self.formulas, test, order, limit, self.view.per_person)
 
     def _where(self) -> str | None:
@@ -395,16 +395,3 @@ def _unique(outputs: tuple[Output, ...]) -> None:
             if name.lower() in seen:
                 raise QueryNotAllowed(f"two outputs are called {name!r}; rename one with AS.")
             seen.add(name.lower())
-
-
-def _limit(select: Any) -> int | None:
-    limit = select.args.get("limit")
-    if limit is None:
-        return None
-    e = limit.args.get("expression") or limit.args.get("count")
-    options = limit.args.get("limit_options")
-    said = limit.args | (options.args if options is not None else {})
-    extra = any(said.get(n) for n in ("offset", "expressions", "percent", "with_ties"))
-    if extra or type(e).__name__ != "Literal" or e.is_string or not e.this.isdecimal():
-        raise QueryNotAllowed("LIMIT wants a whole number.")
-    return int(e.this[:18])

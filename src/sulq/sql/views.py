@@ -28,7 +28,7 @@ from sulq.sql.join_terms import (
     sorted_terms,
     where_of,
 )
-from sulq.sql.joins import Joined, read_join
+from sulq.sql.joins import Beside, Joined, read_join
 from sulq.sql.star_joins import Given, Side, own_columns, put_together
 from sulq.values.per_person import PerPerson
 from sulq.values.schema import Schema
@@ -261,11 +261,18 @@ class View:
 
     def _with_lookup(self, join: Any) -> View:
         """The same rows, beside each what a public table says of one of its columns."""
-        found = read_join(join, self.schema, self.table, self.expand)
+        found = read_join(join, Beside(self.schema, self.table, self.has, self.expand, self.called))
         if found.alias in self.names | {j.alias for j in self.joined}:
             raise QueryNotAllowed(f"two tables are called {found.alias!r}; name one with AS.")
         where = self.where if found.keeps_all else (*self.where, found.known)
         return replace(self, joined=(*self.joined, found), where=where)
+
+    def called(self, name: str) -> tuple[str, str]:
+        """How a statement may write a stored column: an alias, and its own name."""
+        pairs = [
+            (s.alias, own) for s in self.sides for own, c in s.columns.items() if c.name == name
+        ]
+        return pairs[0] if pairs else (next(iter(self.names), self.table), name)
 
     def named(self, alias: str | None) -> View:
         """The same rows under another name."""
@@ -402,10 +409,10 @@ class View:
                     raise no_column(node.name, self.schema, words)
                 return side.copy()
             if self.columns is None:
-                bare = node.copy()
-                bare.set("table", None)
-                bare.set("db", None)
-                return bare
+                for part in ("table", "db"):
+                    if node.args.get(part) is not None:
+                        node.set(part, None)
+                return node
             found = self.columns.get(node.name.lower())
             if found is None:
                 raise no_column(node.name, self.schema, list(self.columns))
@@ -417,7 +424,7 @@ class View:
 
     def text(self, e: Any) -> str:
         """The expression as SQL over the table's own columns."""
-        return written(self.expand(e))
+        return written(self.expand(e), copy=False)
 
     def condition(self, e: Any) -> str:
         """A WHERE as SQL over the table's own columns."""
@@ -425,7 +432,8 @@ class View:
         if any(type(p).__name__ in ("Subquery", "Select", "Exists") for p in parts):
             raise QueryNotAllowed(
                 f"WHERE {shorten(written(e))}: a subquery is not answered here. Write its "
-                "condition into WHERE, or a list of constants after IN."
+                "condition into WHERE, or a list of constants after IN. A number such as (SELECT "
+                "avg(x) ...): ask for it by itself, and write what it is into WHERE."
             )
         if any(is_aggregate(p) for p in parts):
             raise QueryNotAllowed(

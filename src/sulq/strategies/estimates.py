@@ -69,6 +69,8 @@ def estimate(
     """The answer to a question as the stored ones tell it, if they do. Its price is nothing."""
     if asked.query.released * len(asked.query.releases) > MAX_NUMBERS:
         return None
+    if asked.never - {text for m in known for text in m.form.sums}:
+        return None  # nothing says anything of what it adds up
     # What is summed may be decided by a row's cell, or be one more unknown of each cell.
     ways = [asked.wide, frozenset[str]()] if asked.wide else [frozenset[str]()]
     best: tuple[float, Array, Array, Sequence[Measured]] | None = None

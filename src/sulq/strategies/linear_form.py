@@ -17,8 +17,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from sulq.errors import QueryNotAllowed
+from sulq.expressions.distinctions import Looking
 from sulq.expressions.node import Node
-from sulq.expressions.normal_form import Looking, plain
+from sulq.expressions.normal_form import plain
 from sulq.expressions.pieces import Line
 from sulq.expressions.program_node import has_program
 from sulq.kernel.batch import Batch
@@ -47,6 +48,7 @@ class Form:
     columns: frozenset[str]  # that say which cell a row is in, and facts not looked into
     wide: frozenset[str]  # columns whose every value would have to be told apart for its sums
     sums: frozenset[str]  # row functions that would be unknown where those are not told apart
+    never: frozenset[str] = frozenset()  # those that no cells can decide
 
 
 def form_of(query: CheckedQuery, tariff: Tariff, schema: Schema) -> Form | None:
@@ -66,11 +68,12 @@ def form_of(query: CheckedQuery, tariff: Tariff, schema: Schema) -> Form | None:
     if not _look(simple, looking, frozenset()):
         return None
     values = [v for v in simple.values if _is_sum(v)]  # type: ignore[union-attr]
-    wide: frozenset[str] = frozenset()
-    if all(Looking(schema).look_into(_gated(v.node)[1]) for v in values):
-        wide = frozenset(n for v in values for n in _gated(v.node)[1].columns())
-    sums = frozenset(_gated(v.node)[1].text for v in values)
-    return Form(simple, tariff, frozenset((*looking.nodes, *looking.facts)), wide, sums)
+    inner = [_gated(v.node)[1] for v in values]
+    never = frozenset(n.text for n in inner if not Looking(schema).look_into(n))
+    wide = frozenset[str]() if never else frozenset(c for n in inner for c in n.columns())
+    sums = frozenset(n.text for n in inner)
+    columns = frozenset((*looking.nodes, *looking.facts))
+    return Form(simple, tariff, columns, wide, sums, never)
 
 
 def _simple(query: CheckedQuery) -> CheckedQuery:
@@ -151,10 +154,7 @@ class Cells:
 
     def fits(self, *forms: Form, most: int) -> bool:
         """Tell apart what these questions do too, unless there would be more cells."""
-        tried = Looking(self.schema)
-        tried.nodes, tried.facts = dict(self._looking.nodes), dict(self._looking.facts)
-        tried.every = set(self._looking.every)
-        tried.constants = {n: set(c) for n, c in self._looking.constants.items()}
+        tried = self._looking.copy()
         for form in forms:
             _look(form.query, tried, self.told)
         lines = _declared(tried)

@@ -287,7 +287,7 @@ def test_persons_take_turns_whatever_each_has_sent():
     made = line(*(("a", "plain", 1.0, f"a{i}") for i in range(1000)), ("b", "plain", 1.0, "b0"),
                 ("c", "plain", 1.0, "c0"))  # fmt: skip
     first = batch(made)
-    assert first[:3] == ["a0", "b0", "c0"]
+    assert first[:3] == ["b0", "c0", "a0"]  # who has many comes after who has not
     assert len(first) == beats.AMONG_OTHERS + 2  # nobody has more than a share where others ask
 
 
@@ -316,7 +316,7 @@ def test_dear_questions_have_batches_of_their_own_and_take_turns_with_cheap_ones
     """Who asks for much does not lengthen the period of who asks for little."""
     made = line(("a", "dear", 40.0, "d0"), ("a", "dear", 40.0, "d1"), ("b", "plain", 1.0, "p0"),
                 ("c", "kernel", 3.0, "k0"))  # fmt: skip
-    assert [batch(made) for _ in range(4)] == [["d0"], ["p0"], ["k0"], ["d1"]]
+    assert [batch(made) for _ in range(4)] == [["p0"], ["k0"], ["d0"], ["d1"]]
     assert len(made) == 0
 
 
@@ -331,6 +331,42 @@ def test_who_asks_again_after_each_reply_has_every_second_batch(kinds):
         assert "anna's" in batch(made)
         assert "anna's" not in batch(made)  # it begins before her reply leaves
     loop.close()
+
+
+def test_who_is_back_in_time_comes_before_who_has_many_every_second_time():
+    """The one with many waits for one batch more, and not for two."""
+    made = line(*(("bob", "dear", 40.0, i) for i in range(30)))
+    loop = asyncio.new_event_loop()
+    batches = []
+    for _ in range(9):
+        if not any("anna" in waiting for waiting in made._kinds.values()):
+            made.add(Place("anna", "plain", 1.0, "anna's", loop.create_future()))
+        batches.append(batch(made) == ["anna's"])
+    loop.close()
+    assert batches == [True, True, False] * 3
+
+
+@pytest.mark.parametrize("crowded", [True, False], ids=["", "control"])
+def test_who_asks_again_while_another_sends_too_much_is_in_the_next_batch(crowded):
+    """It waits a moment for them after their reply; else it would begin without them."""
+    clock, log = FakeClock(), []
+
+    async def annas(beat):
+        for i in range(4):
+            await beat.ask("anna", "plain", 1.0, f"anna {i}")
+            await clock.until(clock.now() + beats.AGAIN_SECONDS / 2)
+
+    async def main():
+        period = Period(1.0, 0.99)
+        beat = beating(clock, [0.1] * 30, period=period, log=log, crowded=lambda: crowded)
+        bobs = (asks(clock, beat, 0.2 * i, i) for i in range(40))
+        await clock.drive(annas(beat), *bobs)
+
+    asyncio.run(main())
+    annas_batches = [
+        i for i, (_, asked, _) in enumerate(log) if any("anna" in str(a) for a in asked)
+    ]
+    assert (annas_batches == [0, 1, 2, 3]) is crowded
 
 
 def test_a_batch_weighs_so_much_at_most_unless_one_question_does():

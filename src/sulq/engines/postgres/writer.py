@@ -14,9 +14,11 @@ from typing import Any
 from sulq.engines.function_sql import SPELLING, moments_known
 from sulq.engines.writer import TYPES, TooLong, Writer, inside
 from sulq.expressions.columns import ends
-from sulq.expressions.node import Node
+from sulq.expressions.functions import call
+from sulq.expressions.node import Node, literal
 from sulq.expressions.quoting import text
 from sulq.questions.grid import Value
+from sulq.questions.partitions import Axis
 from sulq.sources.postgres_catalog import Stored
 from sulq.values.schema import LARGEST, Column, Schema
 
@@ -83,7 +85,8 @@ class PostgresWriter(Writer):
             return f"CASE WHEN {name} IN ({', '.join(known or [text('')])}) THEN {name} END"
         return super()._category(c, name)
 
-    def _integer(self, c: Column, name: str) -> str:
+    def integer(self, c: Column, name: str) -> str:
+        """A whole number that is stored under this name, clamped."""
         low, high = ends(c)
         kind = self.physical[c.name]
         reach = RANGES.get(kind, math.inf)
@@ -167,6 +170,28 @@ class PostgresWriter(Writer):
         return (
             found if all(map(sendable, words)) else f"CASE WHEN {sql} IS NOT NULL THEN {found} END"
         )
+
+    def bins(self, axis: Axis, read: str = "") -> str:
+        """The number of edges that a value has reached, looked up once a row; or the other cell."""
+        node, (first, *inner, last) = axis.node, axis.detail
+        assert node is not None
+        number = node.type in ("integer", "number") and node.bounded
+        within = number and first <= node.low and node.high <= last
+        if within and len(inner) == 1 and not read:
+            # PostgreSQL knows that a truth has two values, and then groups in several processes.
+            edge = math.ceil(inner[0]) if node.type == "integer" else float(inner[0])
+            return self.node(call("le", literal(edge), node))
+        x = read or self.node(node)
+        if node.type == "date":
+            x = self.day_number(x)
+        edges = ", ".join(map(self.number, inner))
+        found = f"width_bucket(CAST({x} AS DOUBLE PRECISION), CAST(ARRAY[{edges}] AS FLOAT8[]))"
+        if not within:
+            inside = f"({x}) >= {self.number(first)} AND ({x}) <= {self.number(last)}"
+            found = f"CASE WHEN {inside} THEN {found} ELSE {len(inner) + 1} END"
+        if len(found) > 2 * self.longest:
+            raise TooLong
+        return found  # what is missing has no number, and is in the other cell
 
     # --- contributions ------------------------------------------------------------------
 

@@ -100,6 +100,7 @@ def _statics() -> dict[str, bytes]:
     return found | {"style.css": found["style.css"] + for_pages().encode()}
 
 
+@cache
 def asset(name: str) -> str:
     """The address of such a file; another one whenever its content is another."""
     return f"/console/static/{name}?v={sha256(_statics()[name]).hexdigest()[:12]}"

@@ -329,7 +329,7 @@ class Answers:
         }  # fmt: skip
         paid: Beat[Asked] = Beat(
             lambda asked, window: run_in(scans, self._replies, dataset, asked, window),
-            window, late=late, between=between, **limits,
+            window, late=late, between=between, crowded=lambda: self.crowd.here, **limits,
         )  # fmt: skip
         free: Beat[Callable[[Database], Any]] = Beat(
             lambda some, window: run_in(counts, _counted, dataset, some, window),

@@ -29,6 +29,7 @@ ALONE, AMONG_OTHERS = MAX_WEIGHT / 2, 10.0  # of one person; with others about i
 ABOUT = 16  # batches after which who has asked nothing more is not about
 QUIET_SECONDS = 0.004  # after the last question came, in which it is read and others may come,
 GATHER_SECONDS = 0.02  # or after this, if they do not stop coming
+AGAIN_SECONDS = 0.008  # after replies left, in which who had one may ask again
 STEP_SECONDS = 0.001
 
 Asked = TypeVar("Asked")
@@ -71,6 +72,22 @@ class Line(Generic[Asked]):
 
     def __len__(self) -> int:
         return sum(len(own) for kind in self._kinds.values() for own in kind.values())
+
+    @property
+    def is_full(self) -> bool:
+        """Do those who wait fill a batch, each with as many as it takes of one person?"""
+        own: Counter[Hashable] = Counter()
+        for kind in self._kinds.values():
+            own.update({who: len(places) for who, places in kind.items()})
+        return sum(min(many, MAX_EACH) for many in own.values()) >= MAX_BATCH
+
+    def misses(self, persons: set[Hashable], *, crowded: bool) -> bool:
+        """Is any of these not here, while somebody sends too much or waits with many?"""
+        here = {who for kind in self._kinds.values() for who in kind}
+        return not persons <= here and (crowded or any(map(self._has_many, here)))
+
+    def _has_many(self, who: Hashable) -> bool:
+        return self.has_share(who) and sum(len(k.get(who, ())) for k in self._kinds.values()) > 1
 
     def has_share(self, who: Hashable) -> bool:
         """Does this person wait with all that one batch takes of them?"""
@@ -139,10 +156,16 @@ class Line(Generic[Asked]):
     def _next(self) -> tuple[str, OrderedDict[Hashable, deque[Place[Asked]]]]:
         """The kind of the next batch, and who waits with such, the longest unanswered first.
 
-        Who asks again when a reply has come finds others in the line who were answered since.
+        Who asks again when a reply has come finds others in the line who were answered since. Who
+        waits with several, enough for a batch, was as it were answered one batch later.
         """
+
+        def turn(who: Hashable) -> tuple[int, bool]:
+            many = self._has_many(who)
+            return self._answered.get(who, 0) + many, many
+
         persons = {
-            kind: sorted((self._answered.get(who, 0), i, who) for i, who in enumerate(waiting))
+            kind: sorted((turn(who), i, who) for i, who in enumerate(waiting))
             for kind, waiting in self._kinds.items()
         }
         kind = min(persons, key=lambda kind: (persons[kind][0][0], self._taken.get(kind, 0)))
@@ -169,6 +192,7 @@ class Beat(Generic[Asked]):
         queue: int,
         wait_seconds: float,
         between: Callable[[], asyncio.Future[Any] | None] = lambda: None,
+        crowded: Callable[[], bool] = lambda: False,
         clock: Clock | None = None,
     ) -> None:
         self._work = work
@@ -177,10 +201,13 @@ class Beat(Generic[Asked]):
         self._queue = queue
         self._wait_seconds = wait_seconds
         self._between = between  # what is done between two batches, if anything
+        self._crowded = crowded  # does somebody send more than they may?
         self._clock = clock or Clock()
         self._line: Line[Asked] = Line()
         self._coming: Counter[Hashable] = Counter()
         self._last = 0.0
+        self._answered: set[Hashable] = set()  # in the last batch,
+        self._left = 0.0  # and when its replies leave
         self._running: asyncio.Task[None] | None = None
         self._reading = False
         self._closing: set[asyncio.Task[None]] = set()
@@ -262,18 +289,21 @@ class Beat(Generic[Asked]):
     async def _gather(self) -> float:
         """Wait until nobody else is just coming, for a moment at most. Gives when that was.
 
-        Whoever has questions enough for a batch is not waited for, however many more they send.
+        Whoever has questions enough for a batch is not waited for, however many more they send. Who
+        was in the last batch is, while somebody sends too much: else they had every second batch.
         """
-        clock = self._clock
+        clock, line = self._clock, self._line
         if self._window([]) is None:
             return clock.now()
         latest = clock.now() + GATHER_SECONDS
-        while (now := clock.now()) < latest and len(self._line) < MAX_BATCH:
-            coming = not all(map(self._line.has_share, self._coming))
-            quiet = self._last + QUIET_SECONDS
+        while (now := clock.now()) < latest and not line.is_full:
+            coming = not all(map(line.has_share, self._coming))
+            away = line.misses(self._answered, crowded=self._crowded())
+            again = self._left + AGAIN_SECONDS if away else 0.0
+            quiet = max(self._last + QUIET_SECONDS, again)
             if not coming and now >= quiet:
                 return max(quiet, now - STEP_SECONDS)
-            await clock.until(now + STEP_SECONDS if coming else min(quiet, latest))
+            await clock.until(now + STEP_SECONDS if coming or again > now else min(quiet, latest))
         return clock.now()
 
     async def _answer(self, batch: list[Place[Asked]], start: float) -> None:
@@ -288,9 +318,10 @@ class Beat(Generic[Asked]):
         if window is None:
             await self._reply(batch, work)
             return
+        self._answered = {place.who for place in batch}
         self._reading = True
         late = await self._is_late(window, work)
-        self._reading = False
+        self._reading, self._left = False, window.closes
         closing = asyncio.get_running_loop().create_task(self._close(batch, window, work, late))
         self._closing.add(closing)
         closing.add_done_callback(self._closing.discard)
