@@ -329,7 +329,7 @@ class _Scale(_Look):
         return ColumnProfile(name, kind, missing, ends, self._quartiles(counts, below))
 
     def _quartiles(self, counts: Counts, below: Any) -> tuple[Between, ...]:
-        """Each with the ends of its interval; near 0, ends finer than the quartiles are left out."""
+        """Each with the ends of its interval; near 0, ends finer than quartiles are left out."""
         found = [self.scale.at(below, q) for q in QUARTILES]
         kept = self.scale.told_apart(found[0], found[-1])
         quartiles = []
