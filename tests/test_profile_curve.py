@@ -1,7 +1,7 @@
 """Quartiles of a profile: within one bin on real columns, and why."""
 
+import itertools
 import warnings
-from itertools import pairwise
 
 import numpy as np
 import pytest
@@ -91,7 +91,7 @@ def test_cells_are_the_same_on_both_sides_of_0_and_hold_round_ends():
     for kind in ("number", "integer"):
         edges = edges_of(Column("x", kind), fine=True)
         assert edges == [-x for x in reversed(edges)]
-        assert all(a < b for a, b in pairwise(edges))
+        assert all(a < b for a, b in itertools.pairwise(edges))
     assert set(ROUND) <= set(FINE)
     assert all(isinstance(x, int) for x in edges)
 
