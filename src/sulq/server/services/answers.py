@@ -24,7 +24,7 @@ from sulq.pipeline import Stopped
 from sulq.questions.question import Question
 from sulq.server.services import logs
 from sulq.server.services.access import Access, Principal, Record, check_open
-from sulq.server.services.admission import AtOnce, Crowd
+from sulq.server.services.admission import AtOnce, Overload
 from sulq.server.services.asked import Asked
 from sulq.server.services.beat import Beat, Place
 from sulq.server.services.datasets import Dataset, Datasets
@@ -74,9 +74,9 @@ class Answers:
         self._estimating = MeteredThreads(ESTIMATING, 1 / 500, 1 / 50, settings)
         self._looking = MeteredThreads(LOOKING, 1 / 500, 1 / 200, settings)
         self._metered = (self._reading, self._pricing, self._estimating, self._looking)
-        self.crowd = Crowd()
+        self.overload = Overload()
         self._stopping = threading.Event()
-        self._lateness = Lateness(datasets, settings, metrics)
+        self._lateness = Lateness(datasets, metrics)
         self._noise = LateNoise(datasets, settings)
         self._beats: dict[Dataset, _Beats] = {}  # as long as their dataset is open or asked
 
@@ -302,7 +302,7 @@ class Answers:
 
         def window(batch: Sequence[Place[Asked]]) -> Window | None:
             works = [place.asked.work for place in batch]
-            period = dataset.periods.of(works, crowded=self.crowd.here)
+            period = dataset.periods.of(works, overloaded=self.overload.here)
             if period is None:
                 return None
             asked = [place.asked.question for place in batch]
@@ -315,7 +315,7 @@ class Answers:
 
         async def late(asked: Sequence[Asked], window: Window) -> Sequence[Any]:
             if noise:
-                return await run_in(scans, self._noise_for, asked)
+                return await run_in(scans, lambda: [self._noise.reply(one) for one in asked])
             return self._said_late(asked, window)
 
         def between() -> asyncio.Future[Any] | None:
@@ -329,7 +329,7 @@ class Answers:
         }  # fmt: skip
         paid: Beat[Asked] = Beat(
             lambda asked, window: run_in(scans, self._replies, dataset, asked, window),
-            window, late=late, between=between, crowded=lambda: self.crowd.here, **limits,
+            window, late=late, between=between, crowded=lambda: self.overload.here, **limits,
         )  # fmt: skip
         free: Beat[Callable[[Database], Any]] = Beat(
             lambda some, window: run_in(counts, _counted, dataset, some, window),
@@ -396,10 +396,6 @@ class Answers:
         for one in {one.record.id: one for one in asked}.values():
             logs.event("late", logging.WARNING, dataset=one.record.name)
         return out
-
-    def _noise_for(self, asked: Sequence[Asked]) -> list[bytes | Exception]:
-        """Noise for each of a batch whose scan does not end."""
-        return [self._noise.reply(one) for one in asked]
 
 
 @dataclass(frozen=True, slots=True)
