@@ -28,6 +28,7 @@ SECTIONS = {
     "workloads": "Workloads",
     "session": "A session",
     "strategies": "Ranges and distribution functions",
+    "profiles": "Profiles of real columns",
     "learning": "PCA, k-means, the perceptron",
     "clusters": "k-means without a start",
     "learn_trees": "ID3",

@@ -10,8 +10,8 @@ from wasmtime import wat2wasm
 
 import sulq
 from benchmarks.measure import Line, in_turn
+from sulq.programs.driver import run
 from sulq.programs.library import Spec
-from sulq.programs.runtime import run
 
 ROWS = 2_000_000
 FEW = 200_000

@@ -14,9 +14,8 @@ from typing import Any
 
 from sulq.engines.open_engine import open_engine
 from sulq.errors import Refused, SchemaError
-from sulq.ledger.cell_order import schema_of
 from sulq.ledger.guard import guard_of
-from sulq.ledger.open_periods import check_alone, check_in_order
+from sulq.ledger.open_periods import check_alone, check_in_order, schema_of
 from sulq.progress import show
 from sulq.sources.source import Source, open_source, settled
 from sulq.values.schema import Schema

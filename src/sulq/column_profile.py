@@ -1,24 +1,24 @@
 """What each column looks like, for one stated price: missing values, range, quartiles, shares.
 
 Made for tables that nobody described: a number without declared ends is looked at on a scale of
-1, 2, 5, 10, 20, ... on both sides of 0, a date by years. All columns are one question of the
+sizes on both sides of 0, ten to a decade, a date by years. All columns are one question of the
 ledger and one scan. What is found is noisy, paid for, and may be used: `Profile.draft` writes a
 schema with the ends that were found.
 """
 
 from __future__ import annotations
 
-import datetime
-import math
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from fractions import Fraction
-from typing import Any, Protocol
+from typing import Any
 
 from sulq.errors import QueryNotAllowed
 from sulq.expressions.quoting import quote
-from sulq.privacy.promise import Promise
+from sulq.profile_cells import EACH, Scale, edges_of
+from sulq.profile_curve import rising
 from sulq.profile_draft import Draft
+from sulq.queryable import Asked
 from sulq.questions.question import Question
 from sulq.questions.star_tables import is_of
 from sulq.sql.quantiles import Counts
@@ -26,41 +26,12 @@ from sulq.values.answer import Answer
 from sulq.values.per_person import PerPerson
 from sulq.values.price import Price
 from sulq.values.query import Bins, Query, Strategy
-from sulq.values.schema import LARGEST, OTHER, Column, Schema, plain
+from sulq.values.schema import OTHER, Column, Schema, plain
 from sulq.values.star import TABLE
 
 QUARTILES = (0.25, 0.5, 0.75)
 CLEAR = 1.5  # standard deviations of noise up to which rows beyond an end are not missed
-BINS = 64  # of a declared range
-ROUND = [m * 10.0**j for j in range(-6, 16) for m in (1, 2, 5)]
-EACH = (1, 2, 3, 4, 5, 6, 8, 10, 12, 15, 20, 30, 50, 75, 100, 150, 200, 300, 500, 750, 1000)
-YEARS = tuple(datetime.date(year, 1, 1) for year in range(1850, 2101, 2))
 MAX_COLUMNS = 1000
-
-
-class Asked(Protocol):
-    """What a profile is asked of."""
-
-    schema: Schema
-    promise: Promise
-    pricing: str
-
-    @property
-    def rows(self) -> int:
-        """n, which is public."""
-        ...
-
-    def rows_of(self, query: Query) -> int:
-        """How many rows a query is about, by public columns alone."""
-        ...
-
-    def question(self, query: Sequence[Query], *, together: bool = False) -> Question:
-        """Queries, checked and priced."""
-        ...
-
-    def answer(self, question: Question) -> Any:
-        """Their answers, paid for."""
-        ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,13 +52,14 @@ class Share:
 
 @dataclass(frozen=True, slots=True)
 class Between:
-    """Where a quantile lies, at 95%: the ends of whole cells."""
+    """A quantile's best estimate, and where it lies, at 95%: the ends of whole cells."""
 
     low: Any
     high: Any
+    value: Any = None
 
     def __str__(self) -> str:
-        return f"{_said(self.low)} to {_said(self.high)}"
+        return f"{_said(self.value)} ({_said(self.low)} to {_said(self.high)})"
 
 
 @dataclass(frozen=True, slots=True)
@@ -108,6 +80,7 @@ class ColumnProfile:
             "name": self.name, "type": self.type, "range": ends,
             "missing": None if self.missing is None else self.missing.to_json(),
             "quartiles": [[plain(q.low), plain(q.high)] for q in self.quartiles],
+            "quartile_values": [plain(q.value) for q in self.quartiles],
             "shares": [{"value": v, **s.to_json()} for v, s in self.shares.items()],
         }  # fmt: skip
 
@@ -244,9 +217,11 @@ class ProfilePlan:
 class _Look:
     """What is asked about one column, and of which rows: all, those of a table, or people."""
 
-    column: Column
     where: str | None = None
     people: PerPerson | None = None
+
+    def __init__(self, column: Column) -> None:
+        self.column = column
 
     @property
     def of(self) -> Query:
@@ -265,9 +240,6 @@ class _Look:
 class _Listed(_Look):
     """A column whose declared values are counted."""
 
-    def __init__(self, column: Column) -> None:
-        self.column = column
-
     def query(self, error: Any) -> Query:
         return replace(self.of, by=(quote(self.column.name),), error=error)
 
@@ -283,9 +255,6 @@ class _Listed(_Look):
 
 class _Text(_Look):
     """A text: only whether it is there can be asked without knowing its words."""
-
-    def __init__(self, column: Column) -> None:
-        self.column = column
 
     def query(self, error: Any) -> Query:
         missing = f"{quote(self.column.name)} is null"
@@ -303,35 +272,44 @@ class _Scale(_Look):
     """A number or a date, by cells that hold every value there can be."""
 
     def __init__(self, column: Column, edges: Sequence[Any], strategic: bool) -> None:
-        self.column = column
-        self.edges = tuple(edges)
+        super().__init__(column)
+        self.scale = Scale(column, tuple(edges))
         self.strategic = strategic
 
     def query(self, error: Any) -> Query:
         values = Strategy(("prefixes",)) if self.strategic else ("1",)
-        by = (Bins(quote(self.column.name), self.edges),)
+        by = (Bins(quote(self.column.name), self.scale.edges),)
         return replace(self.of, values=values, by=by, error=error)
 
     def read(self, answer: Answer, rows: int) -> ColumnProfile:
         import numpy as np
 
-        cells = len(self.edges) - 1
-        read = np.eye(cells) if answer.matrix is None else np.linalg.inv(answer.matrix)
+        cells = len(self.scale.edges) - 1
+        matrix = np.eye(cells) if answer.matrix is None else np.asarray(answer.matrix)
         released = answer.values.reshape(1, -1)[:, :cells]
-        moved = np.concatenate([np.zeros((1, cells)), read.cumsum(axis=0)])
+        moved = np.pad(np.linalg.inv(matrix).cumsum(axis=0), [(1, 0), (0, 0)])
         counts = Counts(released @ moved.T, moved, answer.stds[0][0], answer.spread)
-        below, noise = counts.below()[0], counts.noise(0.0)
-        there, off = float(counts.total[0]), answer.spread(0.95) * float(noise[-1])
+        there, noise = float(counts.total[0]), counts.noise(0.0)
+        off = answer.spread(0.95) * float(noise[-1])
         missing = None if not self.column.nullable else _share(rows - there, off, rows)
         name, kind = self.column.name, self.column.type
         if counts.few()[0]:
             return ColumnProfile(name, kind, missing)
-        clear = CLEAR * float(noise.max())
-        first = max(int(np.argmax(below > clear)) - 2, 0)  # the cell before that, and one more
-        last = min(int(np.argmax(below >= there - clear)) + 1, cells)
-        ends = [[int(x[0]) for x in counts.cells(q)] for q in QUARTILES]
-        quartiles = tuple(Between(self.edges[a], self.edges[b + 1]) for a, b in ends)
-        return ColumnProfile(name, kind, missing, (self.edges[first], self.edges[last]), quartiles)
+        below = rising(matrix, released[0], rows)
+        ends = self.scale.range(below, CLEAR * float(noise.max()))
+        return ColumnProfile(name, kind, missing, ends, self._quartiles(counts, below))
+
+    def _quartiles(self, counts: Counts, below: Any) -> tuple[Between, ...]:
+        """Each with the ends of its interval; near 0, ends finer than quartiles are left out."""
+        found = [self.scale.at(below, q) for q in QUARTILES]
+        kept = self.scale.told_apart(found[0], found[-1])
+        quartiles = []
+        for q, value in zip(QUARTILES, found, strict=True):
+            first, last = (int(x[0]) for x in counts.cells(q))
+            low = max(e for e in kept if e <= self.scale.edges[first])
+            high = min(e for e in kept if e >= self.scale.edges[last + 1])
+            quartiles.append(Between(low, high, min(max(value, low), high)))
+        return tuple(quartiles)
 
 
 class _RowsEach(_Scale):
@@ -368,40 +346,7 @@ def _look(column: Column, strategic: bool) -> _Look:
         return _Listed(column)
     if column.type == "text":
         return _Text(column)
-    return _Scale(column, _edges(column), strategic)
-
-
-def _moments(column: Column) -> list[Any]:
-    """Edges of cells of a timestamp: of its range, or the years' first seconds."""
-    if not column.bounded:
-        return [datetime.datetime.combine(day, datetime.time()) for day in YEARS]
-    wide = column.high - column.low
-    count = min(BINS, int(wide.total_seconds()))
-    steps = (column.low + wide * i // count for i in range(count))
-    return [*dict.fromkeys(step.replace(microsecond=0) for step in steps), column.high]
-
-
-def _edges(column: Column) -> list[Any]:
-    """Cells that hold all there can be: of a declared range, or of all numbers or years."""
-    if column.type == "date":
-        if not column.bounded:
-            return list(YEARS)
-        days = (column.high - column.low).days
-        count = min(BINS, days)
-        steps = [column.low + datetime.timedelta(days * i // count) for i in range(count)]
-        return [*steps, column.high]
-    if column.type == "timestamp":
-        return _moments(column)
-    if column.bounded:
-        width = column.high - column.low
-        count = min(BINS, math.ceil(width)) if column.type == "integer" else BINS
-        inner = [column.low + width * i / count for i in range(count)]
-        whole = [math.ceil(x) for x in inner] if column.type == "integer" else inner
-        return [*dict.fromkeys([*whole, column.high])]
-    sizes: list[float] = [*ROUND, 1e300]
-    if column.type == "integer":
-        sizes = [*(int(x) for x in ROUND if x >= 1), LARGEST]
-    return [*(-x for x in reversed(sizes)), 0, *sizes]
+    return _Scale(column, edges_of(column, fine=strategic), strategic)
 
 
 # ---- words --------------------------------------------------------------------------------------

@@ -14,8 +14,8 @@ from typing import TYPE_CHECKING, Any
 from sulq.audit.promise import AuditPromise
 from sulq.errors import SulqError, in_queries
 from sulq.expressions.stored_tree import dumps
-from sulq.ledger.cell_order import schema_of
 from sulq.ledger.older_text import question_of
+from sulq.ledger.open_periods import schema_of
 from sulq.privacy.pricing import tariff_of
 from sulq.privacy.promise import Promise
 from sulq.questions.check import OLDER_FORM, check

@@ -14,7 +14,7 @@ from attacks.degenerate_rows import DECLARED, STORED, array_of
 from helpers import ENGINES, opened
 
 import sulq
-from sulq.kernel import dense
+from sulq.kernel import matrix
 
 PLACES = [p for p in degenerate.PLACES if p in degenerate.LOCAL or p in ENGINES]
 
@@ -47,14 +47,14 @@ def test_no_question_fails_and_all_engines_agree(place):
 
 def test_the_fuzz_finds_the_old_failure(monkeypatch):
     """Control: with release 1's line put back, the same fuzz fails."""
-    mended = dense._sums_by_cell
+    mended = matrix._sums_by_cell
 
     def old(y, cells, size):
-        if size <= dense.FEW_CELLS:
+        if size <= matrix.FEW_CELLS:
             return mended(y, cells, size)
         return np.column_stack([np.bincount(cells, weights=row, minlength=size) for row in y])
 
-    monkeypatch.setattr(dense, "_sums_by_cell", old)
+    monkeypatch.setattr(matrix, "_sums_by_cell", old)
     found = degenerate.run(1000, ["arrow"], most_failures=1)
     assert "Cannot cast ufunc 'subtract'" in found.failures[0]
 

@@ -191,17 +191,17 @@ def test_without_its_bound_one_row_would_overflow_the_stack(monkeypatch):
     """What is refused is a threat: unbounded, the same module fails on a row of 77, on no other."""
     from wasmtime import Trap
 
-    from sulq.programs import library, runtime
+    from sulq.programs import driver, library
 
     monkeypatch.setattr(library, "check_stack", lambda module: None)
     program = spec(greedy(150, 51))
     try:
-        assert runtime.run(program, [np.array([1, 2, 3], np.int32)]).tolist() == [1, 1, 1]
+        assert driver.run(program, [np.array([1, 2, 3], np.int32)]).tolist() == [1, 1, 1]
         with pytest.raises(Trap, match="call stack exhausted"):
-            runtime.run(program, [np.array([1, 77, 3], np.int32)])
+            driver.run(program, [np.array([1, 77, 3], np.int32)])
     finally:
         library.checked.cache_clear()
-        runtime._compiled.cache_clear()
+        driver._compiled.cache_clear()
 
 
 def visible(code, secret, *, quiet=True):

@@ -12,7 +12,6 @@ import pytest
 from scipy.stats import binom
 from soak import some
 
-from sulq.audit import modulo
 from sulq.audit.class_size import divergence
 
 N = 36
@@ -90,22 +89,48 @@ def test_control_a_smaller_class_is_worth_more():
 # --- sums modulo q ------------------------------------------------------------------------------
 
 
+def smallest_modular_crowd(q, low, epsilon):
+    """K: the fewest rows, the one that changes included, that keep epsilon, with delta = 0.
+
+    Of others that are not known, a share (1 - q low)^(K - 1) of the probability may lie anywhere
+    and the rest is even over the q residues: no residue is more than
+    (1 - r + q r) / (1 - r) times as likely as before, r = (1 - q low)^(K - 1). None: it never is.
+    """
+    even = min(q * low, 1.0)
+    if q < 2 or even <= 0:
+        return None
+    if even == 1.0:
+        return 2  # the other one is uniform: nothing is told
+    # (1 - r + q r) / (1 - r) <= e^epsilon where r <= (e^epsilon - 1) / (e^epsilon - 1 + q)
+    grow = math.expm1(min(epsilon, 700.0))
+    return 1 + math.ceil(math.log(grow / (grow + q)) / math.log1p(-even) - 1e-12)
+
+
+def modular_law(q, chances, rows):
+    """The law of the sum of so many rows modulo q, each with these chances of a residue."""
+    found = np.zeros(q)
+    found[0] = 1.0
+    for _ in range(rows):
+        found = np.array([sum(found[(s - v) % q] * chances[v] for v in range(q)) for s in range(q)])
+    return found
+
+
 @pytest.mark.parametrize(("q", "low", "epsilon"), [(2, 0.1, 0.3), (5, 0.1, 0.5), (7, 0.05, 0.1)])
 def test_a_sum_modulo_q_of_k_rows_hides_each(q, low, epsilon):
     """For an uneven law within the bound, K rows keep epsilon, whatever they add up to."""
-    rows = modulo.smallest_crowd(q, low, epsilon)
+    rows = smallest_modular_crowd(q, low, epsilon)
     chances = np.full(q, low)
     chances[0] += 1 - q * low
-    found = modulo.law(q, chances, rows - 1)
+    found = modular_law(q, chances, rows - 1)
     assert found.max() / found.min() <= math.exp(epsilon)
-    few = modulo.law(q, chances, max(rows // 4, 1))
+    few = modular_law(q, chances, max(rows // 4, 1))
     assert few.max() / few.min() > math.exp(epsilon)  # and far fewer do not
 
 
 def test_uniform_rows_hide_each_other_in_pairs():
     """Duan's example: with uniform rows two intact ones suffice, and nothing is told at all."""
     for q in (2, 3, 11):
-        assert modulo.smallest_crowd(q, 1 / q, 1e-9) == 2
-        found = modulo.law(q, np.full(q, 1 / q), 1)
+        assert smallest_modular_crowd(q, 1 / q, 1e-9) == 2
+        found = modular_law(q, np.full(q, 1 / q), 1)
         assert found.max() - found.min() < 1e-12
-    assert modulo.smallest_crowd(3, 0.0, 1.0) is None
+    assert smallest_modular_crowd(3, 0.0, 1.0) is None

@@ -10,8 +10,7 @@ import pytest
 from audit.harness import SCHEMA, audited, duan, outcome, people, total
 
 import sulq
-from sulq.audit.duan import Duan, row_of, threshold2
-from sulq.audit.exact import Elimination
+from sulq.audit.duan import Duan, Elimination, row_of, threshold2
 from sulq.audit.promise import AuditPromise
 from sulq.engines.reference import ReferenceEngine
 

@@ -8,7 +8,7 @@ import pytest
 from audit.harness import PRIORS, SCHEMA, audited, duan, flipped, outcome, people
 
 import sulq
-from sulq.audit.table_basis import asked_in, table_of
+from sulq.audit.tables import asked_in, table_of
 from sulq.report import report
 
 TABLE = people(6000)

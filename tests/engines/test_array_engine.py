@@ -9,7 +9,7 @@ import sulq
 from sulq.engines import array_engine
 from sulq.engines.array_engine import ArrayEngine
 from sulq.kernel.batch import ONE, to_whole_steps
-from sulq.sources.array_rows import ArrayRows
+from sulq.sources.frames import ArrayRows
 from sulq.sources.source import open_source
 from sulq.values.schema import Schema
 

@@ -6,8 +6,7 @@ import time
 
 import pytest
 
-from sulq.engines.alarms import Alarms
-from sulq.engines.bounded import Turns
+from sulq.engines.bounded import Alarms, Turns
 from sulq.engines.failures import TooLate
 from sulq.errors import EngineFailed
 

@@ -161,7 +161,7 @@ def test_a_refused_charge_keeps_no_module():
 
 def test_a_ledger_keeps_so_many_modules(monkeypatch):
     """More are refused, uncharged."""
-    monkeypatch.setattr("sulq.ledger.programs.MAX_KEPT", 1)
+    monkeypatch.setattr("sulq.ledger.kept_beside.MAX_PROGRAMS", 1)
     db = opened(table(), SCHEMA, programs=True)
     db.count(sulq.Program(OLD, "f", columns=["age"]))
     with pytest.raises(QueryNotAllowed, match="keeps 1 programs already, at most 1"):

@@ -15,7 +15,7 @@ FOLDER = Path(sulq.learn.__file__).parent
 FILES = sorted(FOLDER.rglob("*.py"))
 # Drawing takes plain numbers, quoting plain texts, ArrayRows an array: none takes a database. What
 # words refusals of several steps looks at a database's budget.
-HARMLESS = ("sulq.learn.", "sulq.drawing.", "sulq.expressions.quoting", "sulq.sources.array_rows",
+HARMLESS = ("sulq.learn.", "sulq.drawing.", "sulq.expressions.quoting", "sulq.sources.frames",
             "sulq.stepwise")  # fmt: skip
 INSIDE = {path.stem for path in FILES}
 

@@ -13,8 +13,7 @@ from learn.data import columns_of, schema, table
 import sulq
 from sulq import learn
 from sulq.learn import GaussianMixture
-from sulq.learn.gaussians import Mixture
-from sulq.learn.mixture import even, parts_of
+from sulq.learn.mixture import Mixture, even, parts_of
 from sulq.learn.task import Task
 
 pytestmark = pytest.mark.filterwarnings("ignore:epsilon=")  # large ones stand for no noise

@@ -15,7 +15,7 @@ from scipy import stats
 import sulq
 from sulq import learn
 from sulq.learn import ConjunctionLearner, StatisticalQueries, rows_needed
-from sulq.learn.conjunction import literals_of
+from sulq.learn.statistical import literals_of
 
 SURE = 1e-9  # the chance that a right learner fails one of these tests
 NUMBER = {"columns": {"x": {"type": "number", "low": 0, "high": 1}}}

@@ -16,7 +16,7 @@ import sulq
 from sulq import learn
 from sulq.learn import ID3
 from sulq.learn.cuts import Cut, cut_of
-from sulq.learn.levels import share_now
+from sulq.learn.id3 import share_now
 from sulq.learn.trees import LeafRule, Node, agreed, gamma, information, prune, settle
 from sulq.questions import partitions as partition
 

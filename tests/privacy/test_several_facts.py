@@ -11,7 +11,7 @@ import pytest
 
 from sulq.errors import PromiseError
 from sulq.privacy.promise import Promise
-from sulq.privacy.several_facts import growth
+from sulq.privacy.promise_terms import growth
 
 
 def confidence(p):

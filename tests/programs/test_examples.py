@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 import sulq
-from sulq.programs.runtime import run
+from sulq.programs.driver import run
 
 EXAMPLES = Path(__file__).parents[2] / "examples" / "programs"
 COMPILERS = {"digits": "clang", "distance": "asc", "spread": "rustc"}

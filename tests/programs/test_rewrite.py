@@ -9,8 +9,8 @@ from programs.random_modules import EDGES, RandomModule
 from soak import times
 
 from sulq.programs import opcodes, rewrite
+from sulq.programs.driver import DTYPES, run
 from sulq.programs.library import checked
-from sulq.programs.runtime import DTYPES, run
 
 ENOUGH = 10**8  # instructions: no generated module takes so many
 

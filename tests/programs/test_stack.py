@@ -9,11 +9,11 @@ from programs.random_modules import RandomModule
 
 from sulq.errors import QueryNotAllowed
 from sulq.programs import opcodes as op
-from sulq.programs import stack
+from sulq.programs import rewrite as stack
 from sulq.programs.binary import _Reader, read_module
+from sulq.programs.driver import run
 from sulq.programs.library import checked
 from sulq.programs.rewrite import Places, _Writer
-from sulq.programs.runtime import run
 from sulq.programs.weights import weights_of
 
 # Instructions that leave no value behind.
@@ -80,7 +80,7 @@ def test_the_hungriest_that_are_accepted_do_not_overflow(kind):
     """Chains of calls just below the bound run to their end; one call more is refused."""
     chain, calls = kind
     code = greedy(chain, calls)
-    assert 0.95 * stack.MOST_BYTES < needed(code) <= stack.MOST_BYTES
+    assert 0.95 * stack.MAX_STACK < needed(code) <= stack.MAX_STACK
     assert run(spec(code), [np.array([1, 77, 3], np.int32)]).tolist() == [1, 1, 1]
     with pytest.raises(QueryNotAllowed, match=r"bytes of stack, at most 1,015,808\. Nothing was"):
         checked(greedy(chain, calls + 1))

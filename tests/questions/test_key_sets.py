@@ -75,9 +75,9 @@ def test_the_ledger_keeps_each_set_once(tmp_path):
         assert [entry.kind for entry in db.decisions()] == ["open"]
     with sulq.open(tmp_path / "rows.parquet", PLAIN, epsilon=1.0, queries=10) as db:
         assert db.count("worth > 4", rows=Rows.keys([5, 3])).value == first.value
-        name = json.loads(db.history()[0].query)["sample"][1]
-        assert db._ledger.keys_of(name) == (3, 5)
-        assert db._ledger.keys_of("0" * 64) is None
+        (kept,) = (entry.body for entry in db.entries() if entry.kind == "keys")
+        assert kept["hash"] == json.loads(db.history()[0].query)["sample"][1]
+        assert kept["keys"] == [3, 5]
         db.verify()
 
 

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from sulq.privacy.residuals import Part, diameter2, radius2
-from sulq.strategies.nonnegative import agreed, nonnegative
+from sulq.strategies.many_tables import agreed, nonnegative
 from sulq.strategies.residual_planner import (
     Workload,
     best_weights,

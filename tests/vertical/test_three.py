@@ -10,7 +10,7 @@ import sulq
 from sulq import vertical
 from sulq.vertical.blocks import BlockSums, added_up
 from sulq.vertical.common_people import People
-from sulq.vertical.three import three_of
+from sulq.vertical.pairwise import three_of
 
 ALONE, FEW = 4_000, 60
 FUNCTIONS = {

@@ -6,19 +6,14 @@ class_size.py       how rare, epsilon, delta -> K, the rows that hide one anothe
 classes.py          rule="classes": decides from public columns and past questions alone
 database.py         AuditedDatabase: the same front door, exact sums behind it
 duan.py             rule="duan": the paper's test, as it is, on the exact integer Gram matrix
-exact.py            positive definite or not, in whole numbers
-frechet.py          the least probability of a set of combinations (Frechet's bounds)
 limits.py           how far the paper's limit theorem and its simulation are from the rows
-modulo.py           how many rows hide one another in one sum modulo q
 open_audited.py     what `mode="audited"` adds: the owner's terms, an auditor
-policy.py           the auditor in the pipeline: judged once paid, summed exactly or refused
+policy.py           the auditor in the pipeline: judged once paid, summed or refused; residues
 priors.py           the owner's bounds on private values -> how rare a set of them may be
 promise.py          the owner's terms: what is promised, and against whom; the dither
-residues.py         sums modulo q as questions: judged as the sum, less is told
 review.py           a list of questions: which could be answered, which break it
 rules.py            which auditor judges under a promise
-table_basis.py      a question of several numbers -> those of one number that it is made of
-tables.py           tables that are paid, judged and stored as one question
+tables.py           several numbers as one question -> those of one number that it is made of
 total.py            Query -> Total, the one form that an auditor judges
 truth_tables.py     truth tables, and the classes of rows that questions treat alike
 verdicts.py         what every auditor is, and says of each question, in the ledger's order

@@ -23,7 +23,7 @@ from sulq.audit.priors import KINDS
 from sulq.audit.promise import AuditPromise
 from sulq.audit.total import Total
 from sulq.audit.truth_tables import MAX_VALUES, Ints, Partition, Parts, Split, is_mixed
-from sulq.audit.verdicts import CountsByColumns, Verdict
+from sulq.audit.verdicts import Auditor, CountsByColumns, Verdict
 from sulq.errors import QueryNotAllowed
 from sulq.expressions.columns import arrow_vector
 from sulq.privacy.chance import percent
@@ -43,8 +43,8 @@ class Trial:
     split: Split | None = None  # by the last of them
 
 
-class Classes:
-    """The auditor of rule="classes"."""
+class Classes(Auditor):
+    """The auditor of rule="classes": public columns and past questions decide, by exact laws."""
 
     def __init__(self, promise: AuditPromise, schema: Schema, rows: int, groups: Groups) -> None:
         assert promise.priors is not None
@@ -58,11 +58,6 @@ class Classes:
         self._state = Partition.of(self._parts(()))
         self._crowds: dict[tuple[tuple[str, ...], bytes], int | None] = {}
         self._judged: tuple[list[str], int, Trial | None] = ([], 0, None)
-
-    @property
-    def reads_rows(self) -> bool:
-        """Never: public columns and past questions decide."""
-        return False
 
     def look_with(self, engine: CountsByColumns) -> None:
         """Count by public columns with this engine from now on."""
@@ -110,9 +105,6 @@ class Classes:
         if split is not None:
             trial.split, trial.state = split, split.done()
             trial.admitted.append(total)
-
-    def limits(self, promise: AuditPromise, n: int) -> None:
-        """It rests on no limit: the law of an exact count is used."""
 
     def check(self, total: Total) -> None:
         """Refuse what no truth table can be made of, before anything is paid."""

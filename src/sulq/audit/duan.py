@@ -24,11 +24,10 @@ from typing import Any
 
 import numpy as np
 
-from sulq.audit.exact import Elimination
 from sulq.audit.limits import Limits, alpha_of, gaussian_within
 from sulq.audit.promise import AuditPromise
 from sulq.audit.total import Total, engine_query
-from sulq.audit.verdicts import ALIKE, CountsByColumns, Verdict
+from sulq.audit.verdicts import ALIKE, Auditor, Verdict
 from sulq.engines.base import Engine
 from sulq.expressions.functions import call
 from sulq.expressions.node import Node, literal
@@ -134,7 +133,7 @@ def _steps(node: Node) -> Node:
     return call("round", call("mul", call("to_number", node), literal(2.0**scale)))
 
 
-class Duan:
+class Duan(Auditor):
     """The auditor of rule="duan", on the rows themselves or on a public sample of their kind."""
 
     def __init__(
@@ -152,12 +151,6 @@ class Duan:
     def reads_rows(self) -> bool:
         """Yes, unless a public sample decides."""
         return not self._sampled
-
-    def look_with(self, engine: CountsByColumns) -> None:
-        """Public columns are not counted here."""
-
-    def check(self, total: Total) -> None:
-        """Every bounded number may be asked for."""
 
     def judge(self, totals: Sequence[Total]) -> Verdict:
         """Theorem 4, Theorem 5, inequality 4, in that order; the first that fails refuses.
@@ -336,3 +329,53 @@ def _product(a: Node, b: Node) -> Node:
     if a.type == "boolean" and b.type == "boolean":
         return a if a.text == b.text else call("and", a, b)
     return call("mul", a, b)
+
+
+# ---- positive definite or not, in whole numbers: a row at a time ----------------------------
+# Bareiss: entry (i, j) after step s is a minor of the matrix, so every division is exact and the
+# s-th pivot is the determinant of the leading s x s block. A symmetric matrix is positive definite
+# exactly when all of these are positive. Nothing is rounded, so the answer does not depend on the
+# machine or on the engine the numbers came from.
+
+
+class Elimination:
+    """A symmetric matrix of integers that grows by one row at a time, while it is definite."""
+
+    def __init__(self) -> None:
+        self._rows: list[list[int]] = []  # row s of the upper triangle after s steps
+        self.definite = True  # once it is not, it cannot become so again, and no row is added
+
+    def copy(self) -> Elimination:
+        """Another one, to which rows are added on trial."""
+        other = Elimination()
+        other._rows, other.definite = [list(row) for row in self._rows], self.definite
+        return other
+
+    @property
+    def last(self) -> int:
+        """The last pivot: the determinant of all of it."""
+        return self._rows[-1][0] if self._rows else 1
+
+    def reduced(self, row: Sequence[int]) -> list[int]:
+        """A new row after every step: its entries, then its pivot. O(k^2) products.
+
+        The row is its products with the earlier ones, then with itself. Nothing is changed.
+        """
+        left = list(row)
+        before = 1
+        for s, above in enumerate(self._rows):
+            pivot, entry = above[0], left[s]
+            for j in range(s + 1, len(left) - 1):
+                left[j] = (pivot * left[j] - entry * above[j - s]) // before
+            left[-1] = (pivot * left[-1] - entry * entry) // before
+            before = pivot
+        return left
+
+    def add(self, reduced: Sequence[int]) -> None:
+        """Add a row that was reduced."""
+        self.definite = self.definite and reduced[-1] > 0
+        if not self.definite:
+            return
+        for above, entry in zip(self._rows, reduced, strict=False):
+            above.append(entry)
+        self._rows.append([reduced[-1]])

@@ -7,16 +7,14 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from fractions import Fraction
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from sulq.audit.promise import AuditPromise, Nothing, dither_law
-from sulq.audit.residues import ResidueBundle, as_residue, residue_of
-from sulq.audit.table_basis import asked_in, table_of
-from sulq.audit.tables import TableBundle
-from sulq.audit.total import TERMS, of_own_rows, total_of
+from sulq.audit.tables import TableBundle, asked_in, table_of
+from sulq.audit.total import TERMS, Total, of_own_rows, restore, total_of
 from sulq.audit.verdicts import Auditor, Verdict, VerdictLog
 from sulq.engines.failures import NO_SUM, Failure, attempt
 from sulq.errors import (
@@ -28,21 +26,23 @@ from sulq.errors import (
     SulqError,
 )
 from sulq.expressions.parse import shorten
+from sulq.expressions.stored_tree import dumps
 from sulq.planner import Planner
 from sulq.privacy.pricing import Tariff
 from sulq.questions.check import CheckedQuery, check
 from sulq.questions.programs_used import check_programs
 from sulq.questions.question import Bundle, Question
+from sulq.values.answer import Answer
 from sulq.values.per_person import PerPerson
 from sulq.values.price import Price
 from sulq.values.query import Query
+from sulq.values.schema import Schema
 
 if TYPE_CHECKING:
     from sulq.ledger import Charge, Ledger
     from sulq.policies import Reader
     from sulq.privacy.noise import Noise
-    from sulq.values.answer import Answer
-    from sulq.values.schema import Schema
+
 
 PRICING = "audited"  # one query for each number that is judged
 PUBLIC = Tariff(Price(0, (0.0,)), (1,), (Nothing(),), (Fraction(1),))  # judged by nobody, exact
@@ -234,3 +234,55 @@ def _sums(reader: Reader, bundles: Sequence[Bundle], until: float | None) -> dic
     for bundle in bundles:
         each |= reader.scanned(partial(of, [bundle]), [bundle.text])
     return each
+
+
+# ---- sums modulo q (Duan, 4.1) --------------------------------------------------------------
+# A residue is a function of its sum, so it is judged as that sum by either rule, and counts as the
+# whole of it from then on: a residue is never answered where its sum would not be. That fewer rows
+# hide one another in one residue by itself (modulo.py) is not used: other answers stand beside it.
+#
+# Where sums have a dither there are no residues. Without it, those for several q would tell the sum
+# that the dither hides; with it, a small one would be noise alone.
+
+LARGEST = 2**31  # of q
+
+
+@dataclass(frozen=True, slots=True)
+class ResidueBundle(Bundle):
+    """A question of one number, of which only the rest by `modulus` is stored and told."""
+
+    modulus: int = LARGEST
+
+
+def residue_of(
+    query: Query, q: Any, schema: Schema, dither: Fraction
+) -> tuple[Total, CheckedQuery]:
+    """Check a sum and its modulus. The canonical form is the sum's, with "modulo" beside it."""
+    if not isinstance(q, int) or isinstance(q, bool) or not 2 <= q <= LARGEST:
+        raise QueryNotAllowed(
+            f"modulo: q={shorten(repr(q))}, want a whole number from 2 to {LARGEST:,}. Nothing was "
+            "charged."
+        )
+    if dither:
+        raise QueryNotAllowed(
+            f"modulo: sums have a dither of {float(dither):g} here. A residue without it would "
+            "tell what it hides, and with it a small one would be noise alone. Ask for the sum; "
+            "residues need dither=0. Nothing was charged."
+        )
+    total, checked = total_of(query, schema)
+    if total.value.node.type == "number":
+        raise QueryNotAllowed(
+            "modulo: want a count, or a sum of whole numbers; round what is summed, as in "
+            "floor(x). Nothing was charged."
+        )
+    text = dumps(json.loads(checked.text) | {"modulo": q})
+    return restore(text, schema), replace(checked, text=text)
+
+
+def as_residue(answer: Answer, q: int) -> Answer:
+    """The answer to a sum, or to its residue, as a residue."""
+    return replace(
+        answer,
+        exact=tuple(tuple(x % q for x in row) for row in answer.exact),
+        names=(f"modulo {q}",),
+    )

@@ -20,7 +20,7 @@ from sulq.expressions.stored_tree import dumps, node_of
 from sulq.privacy.geometry import NOTHING, Release
 from sulq.questions.check import CheckedQuery, check
 from sulq.questions.grid import Value, gridded
-from sulq.values.query import Query, Terms
+from sulq.values.query import Products, Query, Sums, Terms
 from sulq.values.schema import Schema
 
 TERMS = ("gaussian", "beliefs")  # the noise and guarantee whose grid and ranges are used
@@ -93,7 +93,7 @@ def total_of(query: Query, schema: Schema, older: bool = False) -> tuple[Total, 
     if query.per_person is not None:
         raise of_own_rows()
     # Every question is one of m for everybody, whichever public rows it is about.
-    checked = replace(check(_plain(query), schema, *TERMS, older), ledger_cells=None)
+    checked = replace(check(_one_number(query), schema, *TERMS, older), ledger_cells=None)
     if checked.sample is not None:  # which rows those are, no truth table and no product says
         raise QueryNotAllowed(
             "rows: audited questions take a predicate, db.count(where) or Rows.where(...), not a "
@@ -154,12 +154,29 @@ def engine_query(
     )
 
 
-def _plain(query: Query) -> Query:
-    """The query as a list of one value; what has more parts is refused, each with its reason."""
+def without_noise(query: Query) -> Query:
+    """The question without what only noise has a use for; asked for by name, that is refused."""
     if not isinstance(query, Query):
         raise QueryNotAllowed(f"{shorten(repr(query))}: want a sulq.Query, or a list of them.")
     if isinstance(query.values, Terms) and not query.values.groups:
         query = replace(query, values=query.values.sums)
+    rows = query.rows
+    if rows is not None and (rows.seed is not None or rows.rate is not None or rows.count):
+        raise QueryNotAllowed(
+            "rows: audited questions take a predicate, db.count(where) or Rows.where(...), not a "
+            "sample or blocks."
+        )
+    dense = isinstance(query.values, Sums | Products)
+    if query.error is not None or (query.weights is not None and not dense):
+        raise QueryNotAllowed(
+            "error, weights: audited answers have one dither, whatever is paid. Leave them out."
+        )
+    return replace(query, weights=None)
+
+
+def _one_number(query: Query) -> Query:
+    """The query as a list of one value; what has more parts is refused, each with its reason."""
+    query = without_noise(query)
     if not isinstance(query.values, tuple) or len(query.values) != 1:
         raise QueryNotAllowed(
             "an audited question is one number: a count, or one sum. Ask each number by itself."
@@ -167,15 +184,5 @@ def _plain(query: Query) -> Query:
     if query.by is not None:
         raise QueryNotAllowed(
             "by: an audited question is one number. Ask db.count(...) for each value by itself."
-        )
-    rows = query.rows
-    if rows is not None and (rows.seed is not None or rows.rate is not None or rows.count):
-        raise QueryNotAllowed(
-            "rows: audited questions take a predicate, db.count(where) or Rows.where(...), not a "
-            "sample or blocks."
-        )
-    if query.error is not None or query.weights is not None:
-        raise QueryNotAllowed(
-            "error, weights: audited answers have one dither, whatever is paid. Leave them out."
         )
     return query

@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 from sulq.audit.total import Total
 from sulq.expressions.columns import Vector
 from sulq.expressions.domains import domain_batch
-from sulq.expressions.evaluation import Evaluator
+from sulq.expressions.operations import Evaluator
 from sulq.kernel.sums import grid
 from sulq.values.schema import Schema
 

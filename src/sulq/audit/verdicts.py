@@ -23,6 +23,7 @@ from sulq.values.schema import Schema
 if TYPE_CHECKING:
     from sulq.ledger import Charge, Ledger
 
+
 ALIKE = "{alike}"  # in a detail: the questions it is like
 
 
@@ -57,15 +58,15 @@ class Auditor(Protocol):
     @property
     def reads_rows(self) -> bool:
         """Does a verdict depend on private rows?"""
-        ...
+        return False
 
     def look_with(self, engine: CountsByColumns) -> None:
         """From now on, let this engine count by public columns: it waits for no scan."""
-        ...
+        return
 
     def check(self, total: Total) -> None:
         """Raise QueryNotAllowed if the rule cannot judge it at all. Reads the schema only."""
-        ...
+        return
 
     def judge(self, totals: Sequence[Total]) -> Verdict:
         """May all of these be answered beside everything admitted so far? Changes nothing."""
@@ -73,7 +74,7 @@ class Auditor(Protocol):
 
     def limits(self, promise: AuditPromise, n: int) -> Limits | None:
         """What a limit theorem is worth for what is admitted, if the rule rests on one."""
-        ...
+        return None
 
     def admit(self, totals: Sequence[Total]) -> None:
         """These are answered: every later verdict takes them into account."""

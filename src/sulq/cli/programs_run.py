@@ -12,7 +12,7 @@ from sulq.errors import NotFound, Refused
 from sulq.settings_file import Settings
 
 if TYPE_CHECKING:
-    from sulq.ledger.programs import KeptProgram
+    from sulq.ledger.kept_beside import KeptProgram
 
 Hash = Annotated[str, typer.Argument(help="Its SHA-256, or how that begins.")]
 OutWasm = Annotated[

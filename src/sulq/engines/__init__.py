@@ -1,9 +1,8 @@
 """Exact sums. A checked query in, Python integers out, equal on every engine.
 
-alarms.py             one thread that stops scans at their moment
 array_engine.py       an array in memory, read where it lies
 base.py               Engine: what every engine is
-bounded.py            scans that must end by a moment known beforehand (PODS 05, 3.1.5)
+bounded.py            scans that end by a moment known beforehand (PODS 05, 3.1.5); what stops them
 cubes.py              the distinct combinations of few-valued columns, and their counts
 duckdb.py             the embedded default: files of many kinds, or an Arrow table
 duckdb_connection.py  connections that reach one source and nothing else
@@ -11,7 +10,6 @@ duckdb_files.py       which function of DuckDB's reads a file, or the files of a
 duckdb_people.py      which rows of a person count, and several tables as one
 failures.py           ways a scan fails, told without a word of what the engine said
 function_sql.py       how each function is written in SQL
-margins.py            several ways to group, answered from one that is finer
 open_engine.py        which engine reads a source
 first_rows.py         which rows of a person do not count
 people_rows.py        one row for each person, as a SELECT over the stored rows

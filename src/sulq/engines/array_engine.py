@@ -12,17 +12,17 @@ from dataclasses import replace
 from sulq.engines.base import Engine, Matrix
 from sulq.engines.duckdb import DuckDBEngine
 from sulq.engines.select import needs_kernel
-from sulq.kernel.array_batch import ArrayBatch
+from sulq.kernel.batch import ArrayBatch
 from sulq.kernel.sums import batch_rows, gather
 from sulq.questions.check import CheckedQuery
-from sulq.sources.array_rows import ArrayRows
+from sulq.sources.frames import ArrayRows
 from sulq.sources.source import Source, bind
 from sulq.values.schema import Schema
 
 PART = 2  # of a usual batch: its coordinates stay in a cache
 
 
-class ArrayEngine:
+class ArrayEngine(Engine):
     """Exact integer sums over an array and the columns beside it."""
 
     title = "numpy"
@@ -53,16 +53,9 @@ class ArrayEngine:
             self._table = DuckDBEngine(source, self.schema)
         return self._table
 
-    def hold(self, wanted: bool | None = None) -> bool:
-        """They are read where they are."""
-        return False
-
     def beside(self) -> ArrayEngine:
         """Another reader of the same array, with a table of its own."""
         return ArrayEngine(self._source, self.schema)
-
-    def probe(self) -> None:
-        """It is always there."""
 
     def interrupt(self) -> None:
         """Stop a scan of the table; the kernel's runs to its end."""

@@ -8,7 +8,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from sulq.engines.base import Matrix, check_public
+from sulq.engines.base import Engine, Matrix, check_public
 from sulq.engines.people_rows import each_of_its_rows
 from sulq.engines.text_values_found import apart
 from sulq.kernel.people_table import people_table
@@ -18,7 +18,7 @@ from sulq.questions.people_view import PeopleRows
 from sulq.values.schema import Schema
 
 
-class ReferenceEngine:
+class ReferenceEngine(Engine):
     """Sums over an Arrow table with nothing but the kernel."""
 
     title = "numpy"
@@ -54,20 +54,3 @@ class ReferenceEngine:
         check_public(names, self.schema)
         found = self.table.select(list(names)).group_by(list(names))
         return found.aggregate([([], "count_all")])
-
-    def hold(self, wanted: bool | None = None) -> bool:
-        """They are read where they are."""
-        return False
-
-    def beside(self) -> ReferenceEngine:
-        """Itself: its scans hold no lock."""
-        return self
-
-    def probe(self) -> None:
-        """It is always there."""
-
-    def interrupt(self) -> None:
-        """It runs to its end."""
-
-    def close(self) -> None:
-        """Nothing is held."""

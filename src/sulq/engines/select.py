@@ -19,7 +19,7 @@ from sulq.kernel.sums import nodes_of
 from sulq.questions.check import CheckedQuery
 from sulq.questions.contributions import Dense
 from sulq.questions.grid import Value
-from sulq.questions.key_sets import KeySet
+from sulq.questions.shards import KeySet
 
 MAX_COLUMNS = 1600  # of one SELECT, in PostgreSQL
 MAX_SQL = 1_000_000  # characters of one statement

@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager, suppress
 from typing import Any
 
-from sulq.engines.base import Matrix, check_public
+from sulq.engines.base import Engine, Matrix, check_public
 from sulq.engines.cubes import Cubes, spare
 from sulq.engines.failures import ScanStopped, without_words
 from sulq.engines.people_rows import each_of_its_rows
@@ -19,17 +19,14 @@ from sulq.questions.check import CheckedQuery
 from sulq.questions.discovery import Discovery
 from sulq.questions.people_view import PeopleRows
 from sulq.values.per_person import MAX_FEATURES
-from sulq.values.schema import Schema
 from sulq.values.star import TABLE, Star
 
 Way = Callable[[Sequence[CheckedQuery]], list[Matrix]]
 
 
-class SqlEngine:
+class SqlEngine(Engine):
     """Sums by cubes and statements where SQL says them exactly, and by the kernel elsewhere."""
 
-    schema: Schema
-    rows: int
     _writer: Writer
     _source: str  # the rows that count, behind FROM
     _cubes: Cubes
@@ -50,10 +47,6 @@ class SqlEngine:
     def _by_kernel(self, queries: Sequence[CheckedQuery]) -> list[Matrix]:
         """The sums of queries that no statement says exactly, or none that is short enough."""
         raise NotImplementedError
-
-    def hold(self, wanted: bool | None = None) -> bool:
-        """They are read where they are."""
-        return False
 
     @without_words
     def sums(self, queries: Sequence[CheckedQuery]) -> list[Matrix]:

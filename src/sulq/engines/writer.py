@@ -12,8 +12,8 @@ from sulq.expressions.node import Node, number_of
 from sulq.expressions.quoting import quote, text
 from sulq.questions.check import CheckedQuery
 from sulq.questions.grid import Value, gridded
-from sulq.questions.key_sets import KeySet
 from sulq.questions.partitions import Axis
+from sulq.questions.shards import KeySet
 from sulq.sources.source import UNTYPED
 from sulq.values.schema import Column, Schema
 

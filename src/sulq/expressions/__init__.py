@@ -6,14 +6,13 @@ columns.py             raw columns as numpy, read as the schema declares them
 dialect.py             how sqlglot reads our SQL
 distinctions.py        what row functions tell apart: constants, every value, yes/no facts
 domains.py             every value a column or an expression can have, from declarations
-evaluation.py          expressions evaluated over named columns, in numpy
 functions.py           FUNCTIONS, the allow-list of what an expression may use; texts and dates
 literals.py            a constant beside a column must be a value the column can have
 logic.py               comparisons, AND, OR, NOT, IN; CASE, COALESCE, WIDTH_BUCKET
 lookup_node.py         a column of a public lookup table -> a row function
 node.py                Node: one step of a row function
 normal_form.py         one form for all predicates that are true of the same rows
-operations.py          what each function does to whole columns, in numpy
+operations.py          what each function does to whole columns, in numpy; expressions evaluated
 parse.py               SQL expression text -> a Node
 pieces.py              the pieces of a column's values that a predicate tells apart
 program.py             sulq.Program: a WebAssembly function of a row, as an expression

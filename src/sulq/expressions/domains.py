@@ -10,8 +10,8 @@ from typing import Any
 import numpy as np
 
 from sulq.expressions.columns import Vector, ends, vector_of
-from sulq.expressions.evaluation import Evaluator
 from sulq.expressions.node import Node
+from sulq.expressions.operations import Evaluator
 from sulq.expressions.program_node import has_program
 from sulq.values.schema import Column, Schema
 

@@ -21,9 +21,9 @@ from numpy.typing import NDArray
 
 from sulq.errors import QueryNotAllowed
 from sulq.expressions.distinctions import Looking, is_public
-from sulq.expressions.evaluation import Evaluator
 from sulq.expressions.functions import call
 from sulq.expressions.node import Node, literal
+from sulq.expressions.operations import Evaluator
 from sulq.expressions.pieces import Line, between
 from sulq.expressions.program_node import made
 from sulq.values.schema import Schema

@@ -19,13 +19,12 @@ from sulq.expressions.node import Node
 from sulq.expressions.node import column as column_node
 from sulq.kernel.batch import Batch
 from sulq.kernel.cells import cell_numbers, hashed
-from sulq.kernel.dense import add_dense
-from sulq.kernel.matrix import Matrix
+from sulq.kernel.matrix import Matrix, add_dense
 from sulq.questions.check import CheckedQuery
 from sulq.questions.contributions import Dense
 from sulq.questions.discovery import Discovery
 from sulq.questions.grid import Value
-from sulq.questions.key_sets import KeySet
+from sulq.questions.shards import KeySet
 from sulq.values.schema import Schema
 
 NUMBERS = 2**21  # in a batch, all its coordinates together

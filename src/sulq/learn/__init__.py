@@ -7,37 +7,28 @@ it was made from. `price(db, ...)` says the most that `fit(db, ...)` will charge
     arrays.py          X and y of `fit(X, y)` as columns with declarations
     association_rules.py  frequent sets and rules, with intervals
     base.py            what every learner shares: parameters, data or a database, JSON
-    conjunction.py     Kearns' learner of a hidden conjunction (PODS 05, 4.5)
     cuts.py            how a column falls into branches
-    gaussians.py       a mixture of normal distributions, and one step of EM
-    id3.py             ID3 decision trees (PODS 05, 4.4)
+    id3.py             ID3 decision trees (PODS 05, 4.4), and what they ask about each level
     kmeans.py          k-means (PODS 05, 4.2)
-    levels.py          what ID3 asks about a level of its tree
-    linear_classifier.py  two classes told apart by one weight a column
-    links.py           what a sum of shapes says of a label
-    local_pictures.py  local regressions along their columns, drawn and in words
     local_regression.py  locally weighted regression, from sums in bins
     logistic.py        logistic regression, from moments and sums of what is predicted
-    lsi.py             latent semantic indexing on SVD
-    mixture.py         mixtures of normal distributions, by EM
-    mixture_pictures.py  mixtures, drawn and in words
+    mixture.py         mixtures of normal distributions, by EM one step at a time
+    mixture_pictures.py  mixtures and spectral groups, drawn and in words
     model_pictures.py  what a model learned, drawn and in words
     naive_bayes.py     naive Bayes from one batch of noisy sums
     parameters.py      what a learner may be told, declared once: where the learner is
-    pca.py             SVD and PCA (PODS 05, 4.1)
+    pca.py             SVD and PCA (PODS 05, 4.1); latent semantic indexing
     perceptron.py      the perceptron (PODS 05, 4.3)
     random_trees.py    trees with public random splits and noisy leaves
-    regression.py      least squares from means and second moments
+    regression.py      least squares from means and second moments; linear classifiers
     second_moments.py  means and second moments from one Products query
     seeds.py           where k-means begins: cells of many public points, clustered offline
-    shape_pictures.py  shape functions, drawn and in words
-    shapes.py          shape functions: their cells, and how noise is told from shape
+    shape_pictures.py  shape functions and local regressions, drawn and in words
+    shapes.py          shape functions: their cells, noise told from shape, what they say of a label
     spectral.py        k-means among the top singular vectors (PODS 05, 4.1)
-    spectral_pictures.py  groups along few directions, drawn and in words
-    statistical.py     statistical queries (PODS 05, 4.5)
+    statistical.py     statistical queries, and a hidden conjunction by them (PODS 05, 4.5)
     svm.py             a linear support vector machine, from moments and gradients
-    synthesizer.py     synthetic rows from the noisy counts of every pair of columns
-    synthetic_rows.py  synthetic rows as people take them away, marked as such
+    synthesizer.py     synthetic rows from noisy counts of every pair of columns, marked as such
     synthetic_tables.py  rows made to have given tables: a tree of pairs, then all pairs
     task.py            the database of a fit, its columns, label and budget; rows left out
     trees.py           a decision tree as it grows from noisy counts
@@ -54,20 +45,18 @@ import sulq
 from sulq.learn.additive import AdditiveClassifier, AdditiveRegressor
 from sulq.learn.association_rules import AssociationRules
 from sulq.learn.base import Learner
-from sulq.learn.conjunction import ConjunctionLearner
 from sulq.learn.id3 import ID3
 from sulq.learn.kmeans import KMeans, TooFewRows
 from sulq.learn.local_regression import LocallyWeightedRegression
 from sulq.learn.logistic import LogisticRegression
-from sulq.learn.lsi import LSI
 from sulq.learn.mixture import GaussianMixture
 from sulq.learn.naive_bayes import NaiveBayes
-from sulq.learn.pca import PCA, SVD
+from sulq.learn.pca import LSI, PCA, SVD
 from sulq.learn.perceptron import Perceptron
 from sulq.learn.random_trees import RandomTrees
 from sulq.learn.regression import LinearRegression
 from sulq.learn.spectral import SpectralClustering
-from sulq.learn.statistical import StatisticalQueries, rows_needed
+from sulq.learn.statistical import ConjunctionLearner, StatisticalQueries, rows_needed
 from sulq.learn.svm import LinearSVM
 from sulq.learn.synthesizer import Synthesizer
 

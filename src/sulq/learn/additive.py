@@ -14,7 +14,6 @@ from abc import abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass
 from fractions import Fraction
-from pathlib import Path
 from typing import Any, ClassVar, Self
 
 import numpy as np
@@ -24,13 +23,17 @@ from sulq.expressions.quoting import quote
 from sulq.learn.arrays import Array
 from sulq.learn.base import BOUNDS, Classifier, Learner, Regressor
 from sulq.learn.cuts import Cut, cut_of, cuts_of, usable
-from sulq.learn.links import Identity, Link, Logistic, label_sql
+from sulq.learn.model_pictures import Drawn
 from sulq.learn.parameters import About, parameter
-from sulq.learn.shape_pictures import drawn_shapes, isotonic, shapes_text
+from sulq.learn.shape_pictures import isotonic, shapes_text
 from sulq.learn.shapes import (
+    Identity,
+    Link,
+    Logistic,
     Pull,
     Seen,
     Term,
+    label_sql,
     noise_of,
     prior,
     pull,
@@ -59,7 +62,7 @@ PAIRS = "Pairs of columns that say something together, such as age*sex, age*inco
 
 
 @dataclass(kw_only=True, eq=False, repr=False)
-class Additive(Learner):
+class Additive(Drawn, Learner):
     """What the additive models share."""
 
     max_iter: int = parameter(
@@ -194,12 +197,6 @@ class Additive(Learner):
         if term not in names:
             raise sulq.Refused(f"term={term!r}, want one of {', '.join(names)}.")
         return names.index(term)
-
-    def plot(self, path: str | Path | None = None) -> sulq.Picture:
-        """Each shape with the 95% band of its noise, saved as SVG or PNG if a path is given."""
-        self._check_fitted()
-        picture = sulq.Picture(shapes_text(self), drawn_shapes(self))
-        return picture if path is None else picture.save(path)
 
     def _words(self) -> str:
         return shapes_text(self)

@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from sulq.learn.validation import InvalidData, refuse_sparse, warn_of_column
-from sulq.sources.array_rows import ArrayRows
+from sulq.sources.frames import ArrayRows
 
 Array = NDArray[np.float64]
 Column = tuple[Any, dict[str, Any]]  # values, and what is declared of them

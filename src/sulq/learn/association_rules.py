@@ -12,7 +12,6 @@ import math
 from collections.abc import Iterator
 from dataclasses import dataclass
 from fractions import Fraction
-from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -21,7 +20,7 @@ import sulq
 from sulq.learn.arrays import Column, boolean_columns
 from sulq.learn.base import WELL_ABOVE, Learner
 from sulq.learn.cuts import Cut
-from sulq.learn.model_pictures import drawn_rules, saved
+from sulq.learn.model_pictures import Drawn
 from sulq.learn.parameters import About, parameter
 from sulq.learn.synthesizer import REACH, cut_of
 from sulq.learn.task import NOBODY, LeftOut, Task, declared
@@ -54,7 +53,7 @@ class Rule:
 
 
 @dataclass(eq=False, repr=False)
-class AssociationRules(Learner):
+class AssociationRules(Drawn, Learner):
     """Sets of values that at least `min_support` of the rows have, and rules between them.
 
     Columns are Boolean or have listed values; an item is a value, of a Boolean that it holds.
@@ -163,11 +162,6 @@ class AssociationRules(Learner):
             given, then, estimate(support, off[0] + off[3], 1.0),
             estimate(confidence, off[0] + off[1], 1.0), estimate(lift, sum(off), math.inf),
         )  # fmt: skip
-
-    def plot(self, path: str | Path | None = None) -> sulq.Picture:
-        """The confidence of each rule with its interval. Nothing is asked."""
-        self._check_fitted()
-        return saved(self._words(), drawn_rules(self), path)
 
     def _words(self) -> str:
         found = self.rules()

@@ -327,6 +327,23 @@ class Learner(ABC):
         return plain
 
 
+class Clusterer(Learner):
+    """A learner of groups, each with a number."""
+
+    @abstractmethod
+    def _nearness(self, X: Any) -> Array:
+        """How near each row is to each group; NaN for a row with a missing value."""
+
+    def predict(self, X: Any) -> Any:
+        """The number of the group that each row is nearest to; -1 where a value is missing."""
+        near = self._nearness(X)
+        return np.where(np.isnan(near).any(axis=1), -1, near.argmax(axis=1))
+
+    def fit_predict(self, X: Any, y: Any = None) -> Any:
+        """Fit an array and give its rows' groups: these are exact, not private."""
+        return self.fit(X, y).predict(X)
+
+
 @dataclass(kw_only=True, eq=False, repr=False)
 class Classifier(Learner):
     """A learner of classes, which are what the label is declared to be."""

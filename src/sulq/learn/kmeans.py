@@ -17,7 +17,7 @@ import numpy as np
 
 import sulq
 from sulq.learn.arrays import Array, as_matrix
-from sulq.learn.base import BOUNDS, ROW_NORM, WELL_ABOVE, Learner
+from sulq.learn.base import BOUNDS, ROW_NORM, WELL_ABOVE, Clusterer
 from sulq.learn.model_pictures import centres, centres_text, counted, saved, two_of
 from sulq.learn.parameters import About, parameter
 from sulq.learn.second_moments import CENTRE, count_and_sum_weights
@@ -81,7 +81,7 @@ class Step:
 
 
 @dataclass(eq=False, repr=False)
-class KMeans(Transformer, Learner):
+class KMeans(Transformer, Clusterer):
     """k-means that sees only noisy counts and sums.
 
     init="seeds" asks three times over many public points, and begins where their cells cluster;
@@ -282,13 +282,8 @@ class KMeans(Transformer, Learner):
     def _words(self) -> str:
         return centres_text(self, self.columns_)
 
-    def predict(self, X: Any) -> Any:
-        """The number of the nearest centre, in columns scaled by their bounds.
-
-        -1 for a row with a missing value: it is near nothing.
-        """
-        far = self._distances2(X)
-        return np.where(np.isnan(far).any(axis=1), -1, far.argmin(axis=1))
+    def _nearness(self, X: Any) -> Array:
+        return -self._distances2(X)
 
     def transform(self, X: Any) -> Any:
         """Distances to every centre, in columns scaled by their bounds."""
@@ -298,10 +293,6 @@ class KMeans(Transformer, Learner):
         """kmeans0, kmeans1, ..."""
         self._check_fitted()
         return np.array([f"kmeans{i}" for i in range(len(self.cluster_centers_))], dtype=object)
-
-    def fit_predict(self, X: Any, y: Any = None) -> Any:
-        """Fit an array and give its rows' clusters: these are exact, not private."""
-        return self.fit(X, y).predict(X)
 
     def score(self, X: Any, y: Any = None) -> float:
         """Minus the squared distances of rows the analyst holds to their nearest centres."""

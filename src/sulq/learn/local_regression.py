@@ -11,7 +11,6 @@ from __future__ import annotations
 import itertools
 import math
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -21,10 +20,10 @@ from sulq.expressions.quoting import quote
 from sulq.learn.arrays import Array
 from sulq.learn.base import BOUNDS, WELL_ABOVE, Regressor
 from sulq.learn.cuts import Cut, cut_of
-from sulq.learn.local_pictures import along_columns, along_text
-from sulq.learn.model_pictures import saved
+from sulq.learn.model_pictures import Drawn
 from sulq.learn.parameters import About, parameter
 from sulq.learn.second_moments import CENTRE, count_and_sum_weights
+from sulq.learn.shape_pictures import along_text
 from sulq.learn.task import NOBODY, LeftOut, Task, bounds_of, conjoined, lacking
 
 COARSE = 0.1  # of the label's range: a kernel whose line has more noise than this is widened
@@ -35,7 +34,7 @@ AT_ONCE = 4_000_000  # numbers for places x bins x columns in memory
 
 
 @dataclass(kw_only=True, eq=False, repr=False)
-class LocallyWeightedRegression(Regressor):
+class LocallyWeightedRegression(Drawn, Regressor):
     """A number from one or few columns, by a line that follows the rows around each place.
 
     The label is a number with declared bounds, or Boolean; `fit(X, y)` needs `label_bounds`, the
@@ -171,11 +170,6 @@ class LocallyWeightedRegression(Regressor):
         line = height[:, None] + np.einsum("pbi,pi->pb", x, slope)
         off2 = self.sum_std_**2 + self.count_std_**2 * line**2
         return height, np.sqrt((row**2 * off2).sum(axis=1))
-
-    def plot(self, path: str | Path | None = None) -> sulq.Picture:
-        """The curve along each column, the others at their middle, with the band of its noise."""
-        self._check_fitted()
-        return saved(along_text(self), along_columns(self), path)
 
     def _words(self) -> str:
         return along_text(self)

@@ -24,10 +24,9 @@ import sulq
 from sulq.expressions.quoting import quote
 from sulq.learn.arrays import Array
 from sulq.learn.base import BOUNDS, ROW_NORM
-from sulq.learn.linear_classifier import LinearClassifier
 from sulq.learn.parameters import About, parameter
 from sulq.learn.perceptron import tests_of
-from sulq.learn.regression import noise_ridge
+from sulq.learn.regression import LinearClassifier, noise_ridge
 from sulq.learn.second_moments import (
     CENTRE,
     Moments,

@@ -11,7 +11,6 @@ from __future__ import annotations
 import math
 from dataclasses import KW_ONLY, dataclass
 from fractions import Fraction
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -19,11 +18,10 @@ import numpy as np
 import sulq
 from sulq.expressions.quoting import quote
 from sulq.learn.arrays import Array
-from sulq.learn.base import BOUNDS, WELL_ABOVE, Learner
-from sulq.learn.gaussians import MIDDLE, Mixture, Sums, maximised
+from sulq.learn.base import BOUNDS, WELL_ABOVE, Clusterer
 from sulq.learn.kmeans import KMeans, share_now
-from sulq.learn.mixture_pictures import densities, mixture_text
-from sulq.learn.model_pictures import saved
+from sulq.learn.mixture_pictures import mixture_text
+from sulq.learn.model_pictures import Drawn
 from sulq.learn.parameters import About, parameter
 from sulq.learn.second_moments import CENTRE, count_weight, mean_weight, symmetric
 from sulq.learn.task import NOBODY, LeftOut, Task, balanced, conjoined, lacking, within
@@ -38,7 +36,7 @@ MAX_NUMBERS = 2000  # of one step
 
 
 @dataclass(eq=False, repr=False)
-class GaussianMixture(Learner):
+class GaussianMixture(Drawn, Clusterer):
     """Normal distributions that together make up the rows.
 
     k-means with seeds finds where to begin, with 3/10 of the budget; one question asks for the
@@ -229,10 +227,8 @@ class GaussianMixture(Learner):
         found = np.exp(found - found.max(axis=1, keepdims=True))
         return np.asarray(found / found.sum(axis=1, keepdims=True))
 
-    def predict(self, X: Any) -> Any:
-        """The number of the component that has most of each row; -1 for a missing value."""
-        parts = self.predict_proba(X)
-        return np.where(np.isnan(parts).any(axis=1), -1, parts.argmax(axis=1))
+    def _nearness(self, X: Any) -> Array:
+        return self.predict_proba(X)
 
     def score_samples(self, X: Any) -> Array:
         """The logarithm of the density at each row, in own units."""
@@ -244,15 +240,6 @@ class GaussianMixture(Learner):
     def score(self, X: Any, y: Any = None) -> float:
         """The mean of score_samples over rows the analyst holds."""
         return float(np.nanmean(self.score_samples(X)))
-
-    def fit_predict(self, X: Any, y: Any = None) -> Any:
-        """Fit an array and give its rows' components: these are exact, not private."""
-        return self.fit(X, y).predict(X)
-
-    def plot(self, path: str | Path | None = None) -> sulq.Picture:
-        """The density of two columns with the means on it, saved if a path is given."""
-        self._check_fitted()
-        return saved(mixture_text(self), densities(self), path)
 
     def _words(self) -> str:
         return mixture_text(self)
@@ -300,3 +287,77 @@ def polynomial(level: float, linear: Array, square: Array, columns: list[str]) -
                 inner.append(f"{q!r} * {columns[j]}")
         terms.append(f"{name} * {balanced(inner)}")
     return balanced(terms)
+
+
+# ---- a mixture of normal distributions, and one step of EM ----------------------------------
+# Rows are y, scaled to [0, 1] and centred, |y_i| <= 1/2. A step has, for every component, the
+# sums of its responsibility r times 1, y_i and the products y_i y_j less 1/8 where i = j.
+
+MIDDLE = 0.125  # of the range of y^2
+LEAST = 1e-6  # a variance of y, as scikit-learn has it
+
+
+@dataclass(frozen=True, slots=True)
+class Mixture:
+    """Weights, means and covariances of some components."""
+
+    weights: Array
+    means: Array
+    covariances: Array  # components x d x d
+
+    def polynomials(self) -> tuple[Array, Array, Array]:
+        """log(weight x density) of each component as c + l . y + y . Q y, up to what all share."""
+        precision = np.linalg.inv(self.covariances)
+        linear = np.einsum("kij,kj->ki", precision, self.means)
+        _, volume = np.linalg.slogdet(self.covariances)
+        constant = np.log(self.weights) - volume / 2 - (linear * self.means).sum(axis=1) / 2
+        return constant, linear, -precision / 2
+
+    def log_densities(self, y: Array) -> Array:
+        """log(weight x density) of every row, rows x components."""
+        constant, linear, square = self.polynomials()
+        found = constant + y @ linear.T + np.einsum("ni,kij,nj->nk", y, square, y)
+        return np.asarray(found - y.shape[1] / 2 * math.log(2 * math.pi))
+
+
+@dataclass(frozen=True, slots=True)
+class Sums:
+    """Noisy sums of r, of r y and of r (y y^T - I/8) for each component, and their noise."""
+
+    rows: Array
+    first: Array
+    second: Array  # components x d x d
+    rows_std: float
+    first_std: float
+    second_std: Array  # d x d
+
+
+def maximised(sums: Sums, before: Mixture, above: float, diagonal: bool) -> tuple[Mixture, Any]:
+    """The mixture of the sums, and which components had too few rows for the noise to move.
+
+    A direction is no narrower than the noise of its variance alone would make it.
+    """
+    d = sums.first.shape[1]
+    small = sums.rows <= max(above * sums.rows_std, 1.0)
+    means, covariances = before.means.copy(), before.covariances.copy()
+    for i in np.flatnonzero(~small):
+        n = float(sums.rows[i])
+        mean = np.clip(sums.first[i] / n, -0.5, 0.5)
+        found = sums.second[i] / n + MIDDLE * np.eye(d) - np.outer(mean, mean)
+        along = (2 * np.abs(mean).max() * sums.first_std) ** 2 + (MIDDLE * sums.rows_std) ** 2
+        off = np.sqrt(sums.second_std**2 + along) / n
+        means[i] = mean
+        covariances[i] = widened(found, off, diagonal)
+    there = np.maximum(sums.rows, max(sums.rows_std, 1e-3))
+    return Mixture(there / there.sum(), means, covariances), small
+
+
+def widened(covariance: Array, std: Array, diagonal: bool) -> Array:
+    """A covariance whose every direction is at least as wide as its noise, at most as the box."""
+    if diagonal:
+        least = np.maximum(np.diag(std), LEAST)
+        return np.diag(np.clip(np.diag(covariance), least, 0.25))
+    values, vectors = np.linalg.eigh((covariance + covariance.T) / 2)
+    d = len(values)
+    narrowest = max(float(std.max()), LEAST)
+    return np.asarray((vectors * np.clip(values, narrowest, d / 4)) @ vectors.T)

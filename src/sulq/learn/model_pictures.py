@@ -19,11 +19,9 @@ from sulq.drawing.heat import Cell, Point, heat, scatter
 from sulq.drawing.svg import PAGE, SHEET, Figure
 from sulq.drawing.tree import Node, tree
 from sulq.learn.cuts import OTHER, Cut
-from sulq.learn.local_pictures import along_columns
-from sulq.learn.mixture_pictures import densities
+from sulq.learn.mixture_pictures import densities, groups
 from sulq.learn.parameters import checked_share
-from sulq.learn.shape_pictures import drawn_shapes
-from sulq.learn.spectral_pictures import groups
+from sulq.learn.shape_pictures import along_columns, drawn_shapes
 
 REACH = 1.96  # standard deviations of a 95% interval
 MAX_DOWN, MAX_ACROSS, MAX_LEAVES = 40, 12, 80  # of what a page shows
@@ -49,6 +47,16 @@ def figures(model: Any, behind: Counted | None = None, width: float = PAGE) -> l
         "SpectralClustering": groups,
     }  # fmt: skip
     return draw[kind](model, width)
+
+
+class Drawn:
+    """A learner of which `plot` shows what pages show: figures, and what it learned in words."""
+
+    def plot(self, path: str | Path | None = None) -> sulq.Picture:
+        """What was learned, drawn, saved as SVG or PNG if a path is given. Nothing is asked."""
+        model: Any = self
+        model._check_fitted()
+        return saved(model._words(), figures(model, width=SHEET), path)
 
 
 @dataclass(frozen=True, slots=True)

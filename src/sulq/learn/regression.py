@@ -5,21 +5,40 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 
 import sulq
 from sulq.learn.arrays import Array
-from sulq.learn.base import BOUNDS, ROW_NORM, Regressor
+from sulq.learn.base import BOUNDS, ROW_NORM, Classifier, Learner, Regressor
 from sulq.learn.model_pictures import coefficients, coefficients_text, saved
 from sulq.learn.parameters import About, parameter
 from sulq.learn.second_moments import CENTRE, Moments, ask_moments, moments_query
 from sulq.learn.task import Task, bounds_of
 
 
+class Linear(Learner):
+    """A model with one weight a column: coef_ . x + intercept_, in own units."""
+
+    coef_: Array
+    intercept_: float
+
+    def plot(self, path: str | Path | None = None, level: float = 0.95) -> sulq.Picture:
+        """Coefficients with intervals, saved as SVG or PNG if a path is given."""
+        self._check_fitted()
+        drawn = coefficients(self, level=level)
+        return saved(coefficients_text(self, level), drawn, path)
+
+    def _words(self) -> str:
+        return coefficients_text(self)
+
+    def _heights(self, X: Any) -> Array:
+        return np.asarray(self._own(self._unit(X)) @ self.coef_ + self.intercept_)
+
+
 @dataclass(kw_only=True, eq=False, repr=False)
-class LinearRegression(Regressor):
+class LinearRegression(Linear, Regressor):
     """Ordinary least squares with as much ridge as the noise asks for.
 
     `alpha` is the ridge in columns scaled to [0, 1]; None takes the least that keeps the noisy
@@ -72,18 +91,9 @@ class LinearRegression(Regressor):
         origin = self.low_ / self.width_ + CENTRE  # the middle, seen from x = 0
         self.intercept_std_ = float(width * start_std(-origin))
 
-    def plot(self, path: str | Path | None = None, level: float = 0.95) -> sulq.Picture:
-        """Coefficients with intervals, saved as SVG or PNG if a path is given."""
-        self._check_fitted()
-        drawn = coefficients(self, level=level)
-        return saved(coefficients_text(self, level), drawn, path)
-
-    def _words(self) -> str:
-        return coefficients_text(self)
-
     def predict(self, X: Any) -> Array:
         """The label of each row, in its own units."""
-        return np.asarray(self._own(self._unit(X)) @ self.coef_ + self.intercept_)
+        return self._heights(X)
 
 
 def noise_ridge(C: Array, moments: Moments) -> float:
@@ -124,3 +134,54 @@ def noise_stds(inverse: Array, beta: Array, moments: Moments) -> tuple[Array, An
         return math.sqrt(noise2 + (moments.rows_off * counted) ** 2)
 
     return np.sqrt(np.diag(total)), prediction_std
+
+
+# ---- two classes told apart by one weight a column ------------------------------------------
+
+
+class LinearClassifier(Linear, Classifier):
+    """The second class where coef_ . x + intercept_ is above 0."""
+
+    classes_: Array
+    _many_classes = False
+    _measure: ClassVar[str]  # what that number is
+    _blank: ClassVar[str]  # what rows with a missing value are
+
+    def _check_two_classes(self, task: Task) -> None:
+        """Refuse a label or columns that it cannot be made from."""
+        if len(task.classes) != 2:
+            raise sulq.QueryNotAllowed(
+                f"label={task.label!r} has {len(task.classes)} classes: this model tells two apart."
+            )
+        if not task.columns or task.label in task.columns:
+            raise sulq.QueryNotAllowed(
+                f"columns={list(task.columns)!r}: name some, and not the label {task.label!r}."
+            )
+
+    def _settle(self, state: Any, middle: Array) -> None:
+        """The model in own units, with what noise alone does to it.
+
+        `state` has it in scaled columns, its level where these are at `middle`.
+        """
+        stds, level_std = state.noise()
+        self.coef_, self.coef_std_ = state.theta / self.width_, stds / self.width_
+        at = self.low_ + middle * self.width_
+        self.intercept_ = float(state.level - at @ self.coef_)
+        self.intercept_std_ = float(math.hypot(level_std, float(at @ self.coef_std_)))
+
+    def decision_function(self, X: Any) -> Array:
+        """How far each row is on the second class's side."""
+        return self._heights(X)
+
+    def predict(self, X: Any) -> Any:
+        """The class of each row; a row with a missing value has none."""
+        z = self.decision_function(X)
+        if np.isnan(z).any():
+            raise sulq.Refused(
+                f"X: rows with a missing value {self._blank}. Leave them out, or complete them "
+                "first."
+            )
+        return self.classes_[(z > 0).astype(int)]
+
+    def _words(self) -> str:
+        return f"{self._measure} of {self.classes_[1]}. {super()._words()}"

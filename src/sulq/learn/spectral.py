@@ -9,20 +9,19 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import KW_ONLY, dataclass
 from fractions import Fraction
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 import sulq
 from sulq.learn.arrays import Array
-from sulq.learn.base import BOUNDS, ROW_NORM, Learner
+from sulq.learn.base import BOUNDS, ROW_NORM, Clusterer
 from sulq.learn.kmeans import KMeans
-from sulq.learn.model_pictures import saved
+from sulq.learn.mixture_pictures import groups_text
+from sulq.learn.model_pictures import Drawn
 from sulq.learn.parameters import About, parameter
 from sulq.learn.pca import SVD
 from sulq.learn.seeds import distances2
-from sulq.learn.spectral_pictures import groups, groups_text
 from sulq.learn.task import Task
 from sulq.learn.validation import Transformer
 
@@ -35,7 +34,7 @@ AXES = (
 
 
 @dataclass(eq=False, repr=False)
-class SpectralClustering(Transformer, Learner):
+class SpectralClustering(Drawn, Transformer, Clusterer):
     """Groups of rows that lie along the same few directions.
 
     The directions are the top right singular vectors of the columns scaled to [0, 1], as SVD finds
@@ -147,14 +146,8 @@ class SpectralClustering(Transformer, Learner):
         unit = self._unit(X)
         return np.asarray(unit @ self.components_.T)
 
-    def predict(self, X: Any) -> Any:
-        """The number of the nearest centre along the directions; -1 where a value is missing."""
-        far = self._distances2(X)
-        return np.where(np.isnan(far).any(axis=1), -1, far.argmin(axis=1))
-
-    def fit_predict(self, X: Any, y: Any = None) -> Any:
-        """Fit an array and give its rows' clusters: these are exact, not private."""
-        return self.fit(X, y).predict(X)
+    def _nearness(self, X: Any) -> Array:
+        return -self._distances2(X)
 
     def _distances2(self, X: Any) -> Array:
         """To every centre, each direction scaled by its range, as k-means asked."""
@@ -167,11 +160,6 @@ class SpectralClustering(Transformer, Learner):
         """pc1, pc2, ..."""
         self._check_fitted()
         return np.array([f"pc{i + 1}" for i in range(self.n_components_)], dtype=object)
-
-    def plot(self, path: str | Path | None = None) -> sulq.Picture:
-        """Groups and where their centres are, saved as SVG or PNG if a path is given."""
-        self._check_fitted()
-        return saved(groups_text(self), groups(self), path)
 
     def _words(self) -> str:
         return groups_text(self)

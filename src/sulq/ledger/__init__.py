@@ -6,31 +6,27 @@ crash may waste a charge; it may never give an unpaid answer. See docs/reference
 
     allotments.py     what each analyst has spent and may spend of the total
     book.py           one chain that many write to: held, extended, marked outside
-    cell_order.py     how cells are numbered: by public columns in their declared order
     chain.py          the tables, and entries that each carry the hash of the one before
     claims.py         which ledger is about which rows: opened, begun, recognised, refreshed
-    discovery_count.py  how often values that nobody listed were named
     freeze.py         a scan failed: nothing new is paid or kept until the owner goes on
     group_commit.py   threads that wait to write share one transaction and one sync
-    group_ledger.py   the ledger of a group: one total for datasets about the same people
+    group_ledger.py   the ledger of a group: one total for datasets about the same people; members
     group_shares.py   what the datasets of a group have spent, and its chain followed
     guard.py          are the rows still those the ledger began with?
     history.py        what a ledger has recorded, read by index
-    kept_keys.py      the sets of keys that paid questions named rows by
+    kept_beside.py    what a charge brings along: modules, sets of keys, discoveries
     known_answers.py  stored answers read back as what they measured
     ledger.py         Ledger: the one class that the rest of the product calls
     location.py       where a ledger is: a file, or a schema on a server; is it a copy?
-    membership.py     a dataset's place in its group: entered once, never left
     migrate.py        Tables of an older version -> tables of this one
     older_charges.py  charges made before questions had one form stay free
     older_text.py     the text of a question in an older ledger -> the JSON it has now
-    open_periods.py   which periods have rows, and so which cells can be charged
+    open_periods.py   which periods have rows, which cells can be charged, how these are numbered
     own_transactions.py  which transactions of a server were a ledger's, and left the rows alone
     pay.py            requests -> charges, all or none, never above the total
     period_rows.py    are the rows of each period still those they were?
     postgres.py       one schema of a PostgreSQL database, shared by processes and machines
     postgres_seal.py  marks on each machine, fingerprints with the ledger on the server
-    programs.py       the WebAssembly modules that paid questions ran
     renewal.py        other rows, or more: the entry, and what new periods pay at once
     replay.py         is the chain whole, and do the tables agree with it?
     retry.py          what is done when a ledger's server is lost on the way

@@ -16,7 +16,6 @@ from sulq.engines.base import Engine
 from sulq.engines.open_engine import open_engine
 from sulq.errors import MICRO, LedgerDamaged, Refused, SchemaError
 from sulq.expressions.spelling import listed
-from sulq.ledger.cell_order import ORDER, cell_order, is_order_known, schema_of
 from sulq.ledger.group_ledger import GroupLedger
 from sulq.ledger.guard import Guard, changed, guard_of
 from sulq.ledger.ledger import Ledger
@@ -30,6 +29,7 @@ from sulq.ledger.location import (
     shown,
     strangers,
 )
+from sulq.ledger.open_periods import ORDER, cell_order, is_order_known, schema_of
 from sulq.ledger.period_rows import PeriodRows, present
 from sulq.ledger.postgres_seal import ServerSeal
 from sulq.ledger.seal import Seal

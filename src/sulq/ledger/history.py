@@ -24,12 +24,8 @@ from sulq.ledger.chain import (
     entries_from,
     read_head,
 )
-from sulq.ledger.discovery_count import KIND as DISCOVER
-from sulq.ledger.kept_keys import KIND as KEYS
-from sulq.ledger.kept_keys import kept_set
+from sulq.ledger.kept_beside import DISCOVER, KEYS, PROGRAM, KeptProgram, kept_programs
 from sulq.ledger.older_text import question_of
-from sulq.ledger.programs import KIND as PROGRAM
-from sulq.ledger.programs import KeptProgram, kept_programs
 from sulq.ledger.retry import patient
 from sulq.ledger.statements import among, run
 from sulq.ledger.streams import SINCE, is_running, stretches
@@ -257,12 +253,6 @@ class History:
         with self._reading() as connection:
             rows = connection.execute(asked.order_by(ENTRIES.c.number)).all()
         return [_entry(row) for row in rows]
-
-    @patient
-    def keys_of(self, name: str) -> tuple[Any, ...] | None:
-        """The keys of the set with this hash by which a paid question named rows."""
-        with self._reading() as connection:
-            return kept_set(connection, name)
 
     # -- programs --
 

@@ -32,17 +32,15 @@ from sulq.ledger.chain import (
     VERSION,
     Page,
     begin,
-    hash_of,
     hold_head,
     now,
     read_head,
 )
-from sulq.ledger.discovery_count import allowed
 from sulq.ledger.freeze import current, freeze, refusal, resume, withheld
 from sulq.ledger.group_commit import Ticket, Together
-from sulq.ledger.group_ledger import GroupLedger, Standing
+from sulq.ledger.group_ledger import GroupLedger, Membership, Standing, entered, joined_since
 from sulq.ledger.history import ANSWERS, History, answer_in
-from sulq.ledger.membership import Membership, entered, joined_since
+from sulq.ledger.kept_beside import allowed_discoveries
 from sulq.ledger.migrate import is_current, upgrade
 from sulq.ledger.open_periods import cells_each, check_opened, open_cells
 from sulq.ledger.pay import Known, look_up, normal, pay
@@ -140,9 +138,6 @@ class Ledger(Book, History):
 
     @patient
     def _start(self) -> None:
-        """Believe nothing: walk the chain, compare the tables, then the mark outside."""
-        # The mark first: another process may charge and mark while the chain is walked.
-        mark = self._seal.marked() if self._seal is not None else None
         with self._reading() as connection:
             current = is_current(connection)
         if not current:
@@ -150,13 +145,8 @@ class Ledger(Book, History):
                 hold_head(connection)  # nobody charges meanwhile
                 if not is_current(connection):  # another process may have been first
                     upgrade(connection)
-        with self._reading() as connection:
-            replay = audit(connection)
-            if self._seal is not None:
-                self._seal.check_mark(mark, replay.head.number, lambda n: hash_of(connection, n))
-        self.verified = now()
-        self._seen, self._epoch, self._since = replay.head, replay.head.epoch, replay.since
-        self._freeze = replay.freeze
+        replay = self._walked(audit)
+        self._epoch, self._since, self._freeze = replay.head.epoch, replay.since, replay.freeze
         self.terms, self.cells, self.total = replay.terms, replay.cells, replay.total
         self._open, self.width = open_cells(self.terms), cells_each(self.terms)
         self.name = replay.name
@@ -301,7 +291,7 @@ class Ledger(Book, History):
     def _write_charges(self, page: Page, requests: Sequence[Request], known: Known) -> None:
         pay(
             page, requests, known, total=self.total, name=self.name, since=self._since,
-            width=self.width, discoveries=allowed(self.terms), count=self._counted,
+            width=self.width, discoveries=allowed_discoveries(self.terms), count=self._counted,
             by_periods=self._open is not None,
         )  # fmt: skip
 

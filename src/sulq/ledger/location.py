@@ -22,6 +22,7 @@ from sulq.ledger.retry import plainly
 from sulq.ledger.seal import FOLDER, Seal, replace_file
 from sulq.ledger.sqlite import Disk, Place, create, refuse_poisoned
 from sulq.sources.postgres import LEDGER, Address, is_address, with_word
+from sulq.sources.text_files import is_sqlite
 
 MAX_SCHEMA = 63  # letters of a name in PostgreSQL
 GIVEN_UP = ".given-up"  # the ending of a ledger that was put aside for another
@@ -158,10 +159,7 @@ def strangers(seal: Seal) -> list[str]:
 def _is_sqlite(path: Path) -> bool:
     """Could it be a ledger, whatever its name?"""
     try:
-        if not path.is_file():
-            return False
-        with path.open("rb") as file:
-            return file.read(16) == b"SQLite format 3\0"
+        return path.is_file() and is_sqlite(path)
     except OSError:
         return False
 

@@ -10,7 +10,6 @@ from heapq import nlargest
 from typing import Any
 
 from sulq.errors import Refused, SchemaError
-from sulq.ledger.cell_order import schema_of
 from sulq.values.schema import Schema
 
 
@@ -82,3 +81,29 @@ def is_append(old: Mapping[str, Any], new: Mapping[str, Any]) -> bool:
     before, after = old.get("periods"), new.get("periods")
     same = (old["promise"], old["schema"]) == (new["promise"], new["schema"])
     return same and before is not None and after is not None and set(before) <= set(after)
+
+
+# ---- how cells are numbered -----------------------------------------------------------------
+# The keys of an entry are sorted, so that order is written down beside the schema. Whoever read the
+# schema without it would take one cell for another, and let rows off that have to pay.
+
+ORDER = "cell_columns"  # its name among the terms, where there are several such columns
+
+
+def cell_order(schema: Schema) -> list[str]:
+    """The columns that form cells, as they are declared. Shards come behind them, always."""
+    return [c.name for c in schema.cell_columns if c is not schema.shards]
+
+
+def schema_of(terms: Mapping[str, Any]) -> Schema:
+    """The schema of a ledger, with its cells numbered as they were when they paid.
+
+    The keys of an entry are sorted, so the order of columns is kept beside them.
+    """
+    schema = Schema.load(terms["schema"])
+    return schema.in_order(terms[ORDER]) if ORDER in terms else schema
+
+
+def is_order_known(terms: Mapping[str, Any]) -> bool:
+    """Does the ledger say how its cells are numbered? Older ones with several columns do not."""
+    return ORDER in terms or len(cell_order(Schema.load(terms["schema"]))) < 2

@@ -27,10 +27,8 @@ from sulq.ledger.chain import (
     digest,
     now,
 )
-from sulq.ledger.discovery_count import check_discoveries, keep_discoveries
-from sulq.ledger.kept_keys import keep_sets, sets_not_kept
+from sulq.ledger.kept_beside import brought_along
 from sulq.ledger.older_text import question_of
-from sulq.ledger.programs import keep_programs, not_kept
 from sulq.ledger.statements import among, run
 from sulq.ledger.streams import SINCE, check_follow_on, is_running
 from sulq.ledger.types import Charge, Request
@@ -171,13 +169,9 @@ def pay(
     spending = _afford(page, new.values(), total, name, width)
     allotments = Allotments(page.connection, new.values())
     allotments.check(new.values(), name)
-    modules = not_kept(page, [code for request in new.values() for code in request.programs])
-    sets = sets_not_kept(page, [kept for request in new.values() for kept in request.key_sets])
-    found = check_discoveries(page, new.values(), discoveries, name)
+    beside = brought_along(page, new.values(), discoveries, name)
     counted = count(list(new.values()))
-    keep_programs(page, modules)
-    keep_sets(page, sets)
-    keep_discoveries(page, found)
+    beside.keep(page)
     for (key, request), there in zip(new.items(), counted, strict=True):
         remaining = total - spending.add(request.price, request.cells)
         left, own = (remaining, there), allotments.spend(request)

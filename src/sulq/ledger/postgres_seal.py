@@ -20,6 +20,7 @@ from sqlalchemy import BigInteger, Column, MetaData, Table, Text, func, insert, 
 from sqlalchemy import text as sql
 
 from sulq.errors import Refused
+from sulq.expressions.quoting import quote
 from sulq.ledger.chain import ENTRIES, damaged
 from sulq.ledger.postgres import Server, begun
 from sulq.ledger.retry import patient, plainly
@@ -172,14 +173,14 @@ class ServerSeal(Seal):
             for name, kept, readable in connection.execute(_elsewhere, {"own": own}).all():
                 found[name] = None
                 if readable:
-                    asked = f"SELECT fingerprint FROM {_quoted(name)}.sources ORDER BY number"
+                    asked = f"SELECT fingerprint FROM {quote(name)}.sources ORDER BY number"
                     found[name] = list(connection.execute(sql(asked)).scalars()) if kept else []
         return found
 
     def _charged(self, name: str) -> bool:
         """Has this other ledger charges, as far as this role may know?"""
         with self.server.reading() as connection:
-            entries = f"{_quoted(name)}.entries"
+            entries = f"{quote(name)}.entries"
             may = sql("SELECT has_table_privilege(:entries, 'SELECT')")
             if not connection.execute(may, {"entries": entries}).scalar():
                 return True
@@ -220,7 +221,3 @@ class ServerSeal(Seal):
 
     def _check_row(self) -> str:
         return self.fingerprint(iter([CHECK]))
-
-
-def _quoted(name: str) -> str:
-    return '"' + name.replace('"', '""') + '"'

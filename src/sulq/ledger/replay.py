@@ -31,9 +31,8 @@ from sulq.ledger.chain import (
     replayed,
     walk,
 )
-from sulq.ledger.discovery_count import KIND as DISCOVER
-from sulq.ledger.discovery_count import allowed
 from sulq.ledger.freeze import followed
+from sulq.ledger.kept_beside import DISCOVER, allowed_discoveries
 from sulq.ledger.open_periods import cells_each, is_append
 from sulq.ledger.types import Allotment, Freeze, Head
 
@@ -128,7 +127,7 @@ class Replay(Following):
             self.head = replace(self.head, epoch=number)
         elif kind == DISCOVER:
             self.discoveries += body["count"]
-            if not 0 < body["count"] <= allowed(self.terms) - self.discoveries + body["count"]:
+            if body["count"] <= 0 or self.discoveries > allowed_discoveries(self.terms):
                 raise damaged(number, "names values more often than was promised")
         elif kind == "carry":
             self._carry(number, body["remaining"])

@@ -17,8 +17,8 @@ from typing import Any
 from sqlalchemy import Connection, func, or_, select, text
 
 from sulq.errors import QueryNotAllowed
-from sulq.ledger.cell_order import schema_of
 from sulq.ledger.chain import CHARGES, DECISION, ENTRIES, RUNNING
+from sulq.ledger.open_periods import schema_of
 from sulq.ledger.types import Request
 from sulq.privacy.toeplitz import column_size
 from sulq.strategies.running_totals import OF, stretch_text

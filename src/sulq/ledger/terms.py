@@ -12,8 +12,8 @@ from collections.abc import Mapping
 from typing import Any
 
 from sulq.errors import PromiseError, SchemaError, in_queries
-from sulq.ledger.cell_order import ORDER
 from sulq.ledger.chain import canonical, now
+from sulq.ledger.open_periods import ORDER
 
 LARGEST = 2**63 - 1  # what a BIGINT holds
 

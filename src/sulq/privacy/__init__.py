@@ -12,9 +12,8 @@ No rows and no disk. Everything that privacy rests on is an int or a Fraction.
     one_thread.py   linear algebra of small matrices without threads
     pricing.py      a checked query -> its price, and the noise of each number
     promise.py      epsilon, delta and T -> the noise of one answer, in words too
-    promise_terms.py  are the terms of a promise what they must be?
+    promise_terms.py  are the terms of a promise what they must be? several beliefs at once
     residuals.py    how far one row can move what tables say beyond their margins
-    several_facts.py  how far several beliefs about one row can grow at once
     strategy_matrix.py  matrices that answer every range or prefix of a line of cells best
     thresholds.py   from how many rows on a value is named that nobody listed
     toeplitz.py     running totals: whole-number weights, their sizes, and how to read them

@@ -78,7 +78,7 @@ def choosing(promise: Promise, share: Fraction) -> Choosing:
     square = 1 / promise.exact_variance
     if promise.guarantee == "dp":
         square *= 2 / (PI_ABOVE * most**2)
-    return _capped(_root_below(square * on_value), _root_below(square * on_end))
+    return _capped(root_down(square * on_value), root_down(square * on_end))
 
 
 def _capped(*rates: Fraction) -> Choosing:
@@ -116,12 +116,13 @@ def _tables(rate: Fraction) -> tuple[list[int], list[int], int, int]:
     return coarse, [_exp(rate * b) for b in range(side)], side, farthest
 
 
+def root_down(x: Fraction) -> Fraction:
+    """A square root, never above the true one: prices round up."""
+    scaled = x * 4**80
+    return Fraction(math.isqrt(scaled.numerator // scaled.denominator), 2**80)
+
+
 def _exp(x: Fraction) -> int:
     """exp(-x) in units of 2**-192, rounded down; Decimal rounds exp correctly."""
     ratio = DIGITS.divide(Decimal(x.numerator), Decimal(x.denominator))
     return int(DIGITS.multiply(DIGITS.exp(-ratio), Decimal(2**WEIGHT)))
-
-
-def _root_below(x: Fraction) -> Fraction:
-    scaled = x * 4**80
-    return Fraction(math.isqrt(scaled.numerator // scaled.denominator), 2**80)

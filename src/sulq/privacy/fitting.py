@@ -8,6 +8,7 @@ n is public, so the proposal may be too. It reads no row.
 from __future__ import annotations
 
 import math
+from bisect import bisect_left
 from collections.abc import Iterable
 from typing import Any
 
@@ -42,10 +43,7 @@ def fitting_queries(rows: int, error: float | None = None, **promise: Any) -> in
     few, many = 1, 2
     while many <= MOST and fits(many):
         few, many = many, 2 * many
-    while many - few > 1:
-        middle = (few + many) // 2
-        few, many = (middle, many) if fits(middle) else (few, middle)
-    return few
+    return few + bisect_left(range(few + 1, many), True, key=lambda queries: not fits(queries))
 
 
 def proposal(rows: int, promise: Promise) -> str:

@@ -14,7 +14,7 @@ from fractions import Fraction
 from typing import Any, NamedTuple
 
 from sulq.errors import MICRO, PromiseError, QueryNotAllowed
-from sulq.privacy.choice import choosing
+from sulq.privacy.choice import choosing, root_down
 from sulq.privacy.geometry import Geometry, Release
 from sulq.privacy.noise import Law
 from sulq.privacy.promise import FEWEST_STEPS, Promise
@@ -99,7 +99,7 @@ def _computed(
     laws = _laws(query, promise, grids, dilation)
     size = _size(query, promise, pricing)
     if promise.noise == "laplace":
-        amount = Fraction(0) if size == 0 else size / _root_down(dilation)
+        amount = Fraction(0) if size == 0 else size / root_down(dilation)
     else:
         amount = size / dilation
     each = {
@@ -211,9 +211,3 @@ def _dilation(query: Priced, promise: Promise, grids: list[_Grid]) -> Fraction:
             "and at most a million times more or less can be asked for."
         )
     return dilation
-
-
-def _root_down(x: Fraction) -> Fraction:
-    """A square root, never above the true one: prices round up."""
-    scaled = x * 4**80
-    return Fraction(math.isqrt(scaled.numerator // scaled.denominator), 2**80)

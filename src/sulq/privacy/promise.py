@@ -17,8 +17,16 @@ from typing import Any
 from sulq.errors import PromiseError
 from sulq.privacy.chance import one_in, percent
 from sulq.privacy.noise import Binomial, Gaussian, Laplace, Law, Stitched, root_up
-from sulq.privacy.promise_terms import delta_of, one_of, positive, real, share_of, whole_number
-from sulq.privacy.several_facts import chances, growth
+from sulq.privacy.promise_terms import (
+    chances,
+    delta_of,
+    growth,
+    one_of,
+    positive,
+    real,
+    share_of,
+    whole_number,
+)
 
 NOISES = ("gaussian", "laplace", "binomial", "stitched")
 GUARANTEES = ("beliefs", "dp")

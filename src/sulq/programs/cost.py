@@ -12,8 +12,8 @@ from hashlib import sha256
 
 import numpy as np
 
+from sulq.programs.driver import run
 from sulq.programs.library import Spec, checked, wasmtime
-from sulq.programs.runtime import run
 from sulq.programs.weights import check_calls, weights_of
 
 ROWS, FUEL, TRIES = 8, 100_000, 3

@@ -17,7 +17,7 @@ from typing import Any
 
 from sulq.errors import MissingExtra, QueryNotAllowed
 from sulq.programs.binary import MAX_BYTES, FunctionType, Module, read_module
-from sulq.programs.stack import STACK_BYTES, check_stack
+from sulq.programs.rewrite import STACK_BYTES, check_stack
 from sulq.programs.weights import check_calls, export_type, weights_of
 
 KEPT_BYTES = 2**26  # of modules, in this process

@@ -12,7 +12,6 @@ features.py           aggregates of one person's rows as columns with a range
 grid.py               a row's contribution as a whole number
 joint_price.py        what several residuals of the same rows cost together
 means.py              a mean: what is asked for it, and how it is read off
-key_sets.py           rows named by their keys, joined and never written out
 measurements.py       what leaves in place of the cell sums: combinations of them
 moment_blocks.py      means, squares and products of expressions, weighted together
 partitions.py         how rows fall into cells: columns, bins, blocks, centres, leaves
@@ -24,6 +23,6 @@ question.py           a question checked and priced, before it is paid
 running_answer.py     running totals with their errors, and what came in between two
 running_rows.py       running totals as a measurement: the answers of a stretch of periods
 residual.py           what a table says beyond its margins, as a measurement
-shards.py             shards of the rows: a fixed hash of the key, as cells of the ledger
+shards.py             shards of the rows by a fixed hash of the key; rows named by their keys
 star_tables.py        which of several tables a question is about
 """

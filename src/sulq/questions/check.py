@@ -25,7 +25,6 @@ from sulq.privacy.pricing import Priced
 from sulq.questions.contributions import MAX_RELEASES, Dense, exact_root, values_of
 from sulq.questions.discovery import Discovery, discovery
 from sulq.questions.grid import Value
-from sulq.questions.key_sets import KeySet, key_set, shards_with
 from sulq.questions.measurements import Measurement, measured
 from sulq.questions.partitions import (
     Axis,
@@ -39,7 +38,15 @@ from sulq.questions.people_view import PeopleRows, people_view
 from sulq.questions.percentile_choice import Choice, choice
 from sulq.questions.residual import projected
 from sulq.questions.running_rows import RunningRows, cells_of, plain_query, running_rows
-from sulq.questions.shards import in_shards, numbers_in, shard_ranges, shards_of
+from sulq.questions.shards import (
+    KeySet,
+    in_shards,
+    key_set,
+    numbers_in,
+    shard_ranges,
+    shards_of,
+    shards_with,
+)
 from sulq.questions.star_tables import in_tables, of_one_table
 from sulq.values.query import (
     Blocks,

@@ -15,6 +15,7 @@ from typing import Any
 from sulq.errors import QueryNotAllowed
 from sulq.expressions.syntax import no_column
 from sulq.privacy.geometry import Geometry
+from sulq.questions.measurements import Measurement
 from sulq.values.query import Discover, Query
 from sulq.values.schema import Schema
 
@@ -22,7 +23,7 @@ LONGEST = 1000  # letters of a value; the rest is not looked at
 
 
 @dataclass(frozen=True)
-class Discovery:
+class Discovery(Measurement):
     """What is looked for, and from which count on it is named."""
 
     column: str  # declared
@@ -32,10 +33,6 @@ class Discovery:
     drawn: int = 0  # as many values as there can be
     threshold: int = 0  # in steps of the noise's grid
 
-    unit = 1
-    kept = 0
-    deviation = 1.0
-    least_variance = Fraction(0)
     labels = ()
 
     @property
@@ -65,12 +62,6 @@ class Discovery:
         noisy = [[value, count * multiple + next(noise)] for value, count in found]
         above = [pair for pair in noisy if pair[1] >= self.threshold]
         return sorted(above, key=lambda pair: (-pair[1], pair[0]))
-
-    def of(self, exact: list[list[int]]) -> list[list[int]]:
-        """Nothing is exact of it."""
-        raise NotImplementedError
-
-    before_noise = after_noise = of
 
 
 def discovery(query: Query, schema: Schema, noise: str, axes: tuple[Any, ...]) -> Discovery:

@@ -10,9 +10,9 @@ from __future__ import annotations
 import base64
 import itertools
 import math
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from fractions import Fraction
-from typing import Any, Protocol
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -31,85 +31,83 @@ NEAT = 4096  # sizes are rounded up to parts of this, so that all machines agree
 Whole = NDArray[np.int64]
 
 
-class Measurement(Protocol):
+class Measurement:
     """Combinations of cell sums that are released instead of the sums."""
 
     @property
     def numbers(self) -> int:
         """How many rows are released."""
-        ...
+        raise NotImplementedError
 
     @property
     def labels(self) -> tuple[Any, ...]:
         """A name for each of them."""
-        ...
+        raise NotImplementedError
 
     @property
     def axes(self) -> tuple[str, ...]:
         """What the parts of a name are, behind the axes that are kept."""
-        ...
-
-    @property
-    def kept(self) -> int:
-        """How many of the first axes are kept: their cells are not combined."""
-        ...
+        raise NotImplementedError
 
     @property
     def said(self) -> Any:
         """As JSON: equal where the combinations are."""
-        ...
-
-    @property
-    def unit(self) -> int:
-        """Released integers in one unit of the geometry."""
-        ...
+        raise NotImplementedError
 
     @property
     def geometry(self) -> Geometry:
         """How far one row can move the whole answer."""
-        ...
+        raise NotImplementedError
+
+    def of(self, exact: list[list[int]]) -> list[list[int]]:
+        """The combinations of these exact cell sums, without noise."""
+        raise NotImplementedError
+
+    @property
+    def kept(self) -> int:
+        """How many of the first axes are kept: their cells are not combined."""
+        return 0
+
+    @property
+    def unit(self) -> int:
+        """Released integers in one unit of the geometry."""
+        return 1
 
     @property
     def drawn(self) -> int:
         """How many numbers have noise of their own."""
-        ...
+        return self.numbers
 
     @property
     def deviation(self) -> float:
         """The standard deviation of a released number, where that of the noise is 1."""
-        ...
+        return 1.0
 
     @property
     def least_variance(self) -> Fraction:
         """The variance that the noise has at least, in steps."""
-        ...
+        return Fraction(0)
 
     def before_noise(self, exact: list[list[int]]) -> list[list[int]]:
         """What noise is added to."""
-        ...
+        return self.of(exact)
 
     def after_noise(self, noisy: list[list[int]]) -> list[list[int]]:
         """What leaves, once noise is added."""
-        ...
-
-    def of(self, exact: list[list[int]]) -> list[list[int]]:
-        """The combinations of these exact cell sums, without noise."""
-        ...
+        return noisy
 
 
 @dataclass(frozen=True, eq=False)
-class Combined:
+class Combined(Measurement):
     """The same matrix over the inner cells of every outer cell."""
 
     matrix: Whole  # released numbers x columns
     columns: Whole  # the column of each inner cell; -1: it counts nowhere
     outer: tuple[Axis, ...]  # their cells are kept apart
     inner_public: bool  # is it no secret which inner cell a row is in?
-    said: Any
+    said: Any = None
     unit: int = 1
-    axes: tuple[str, ...] = field(default=("combination",))
-    deviation: float = 1.0
-    least_variance: Fraction = Fraction(0)
+    axes: tuple[str, ...] = ("combination",)
 
     @property
     def kept(self) -> int:
@@ -130,19 +128,6 @@ class Combined:
     def numbers(self) -> int:
         """How many rows are released."""
         return self.blocks * len(self.matrix)
-
-    @property
-    def drawn(self) -> int:
-        """Each has noise of its own."""
-        return self.numbers
-
-    def before_noise(self, exact: list[list[int]]) -> list[list[int]]:
-        """The combinations."""
-        return self.of(exact)
-
-    def after_noise(self, noisy: list[list[int]]) -> list[list[int]]:
-        """The same, as they are."""
-        return noisy
 
     @property
     def labels(self) -> tuple[Any, ...]:

@@ -23,8 +23,7 @@ from sulq.expressions.wording import sql_of
 from sulq.questions.features import Feature, FeatureReader, check_in_sql
 from sulq.questions.projection import Projection
 from sulq.values.per_person import MAX_FEATURES, PerPerson
-from sulq.values.query import Bins, Leaf, Mean, Products, Query, Side, Sums, Terms
-from sulq.values.query import NearestCentre as Nearest
+from sulq.values.query import Discover, Query, Running
 from sulq.values.schema import Column, Schema, Unit
 
 HASHED = ("integer", "text")  # names of these kinds form samples and blocks, as keys do
@@ -76,50 +75,14 @@ class PeopleView:
 
     def spelled(self, query: Query) -> Query:
         """The same question in terms of features."""
-        terms = [self._text(query.where)] if query.where is not None else []
-        terms += [self.where] if self.where is not None else []
-        where = " AND ".join(f"({t})" for t in terms) if terms else None
-        rows = query.rows
-        if rows is not None and rows.predicate is not None:
-            rows = replace(rows, predicate=self._text(rows.predicate))
-        by: Any = query.by
-        by = tuple(map(self._axis, by)) if isinstance(by, tuple) else self._axis(by)
-        return replace(
-            query, values=self._values(query.values), by=by, where=where, rows=rows, per_person=None
+        written = Projection(self.formulas, self.schema, frozenset()).written_out(
+            replace(query, per_person=None)
         )
-
-    def _text(self, text: str) -> str:
-        return self._projection._text(text)
-
-    @property
-    def _projection(self) -> Projection:
-        return Projection(self.formulas, self.schema, frozenset())
-
-    def _texts(self, texts: tuple[str, ...]) -> tuple[str, ...]:
-        return tuple(map(self._text, texts))
-
-    def _axis(self, axis: Any) -> Any:
-        if isinstance(axis, str):
-            return self._text(axis)
-        if isinstance(axis, Bins):
-            return replace(axis, column=self._text(axis.column))
-        if isinstance(axis, Nearest | Side):
-            return replace(axis, columns=self._texts(axis.columns))
-        if isinstance(axis, Leaf):
-            return Leaf(self._projection._tree(json.loads(axis.tree)))
-        return axis
-
-    def _values(self, values: Any) -> Any:
-        if isinstance(values, tuple):
-            return self._texts(values)
-        if isinstance(values, Mean):
-            return replace(values, expression=self._text(values.expression))
-        if isinstance(values, Sums | Products):
-            return replace(values, columns=self._texts(values.columns))
-        if isinstance(values, Terms):
-            groups = tuple(self._texts(group) for group in values.groups)
-            return replace(values, sums=self._texts(values.sums), groups=groups)
-        return values
+        terms = [t for t in (written.where, self.where) if t is not None]
+        where = " AND ".join(f"({t})" for t in terms) or None
+        # What is no sum of these columns is refused by the name it has.
+        own = isinstance(query.values, Discover | Running)
+        return replace(written, where=where, values=query.values if own else written.values)
 
 
 @lru_cache(maxsize=256)

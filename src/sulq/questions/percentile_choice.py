@@ -18,6 +18,7 @@ import numpy as np
 from sulq.errors import QueryNotAllowed
 from sulq.privacy.choice import Choosing, Distances, choose
 from sulq.privacy.geometry import Geometry
+from sulq.questions.measurements import Measurement
 from sulq.questions.partitions import Axis
 from sulq.values.query import Percentile, Query
 
@@ -27,17 +28,14 @@ MAX_ROWS = 2**48  # whose distances 64 bits hold
 
 
 @dataclass(frozen=True, eq=False)
-class Choice:
+class Choice(Measurement):
     """Three of the inner cells in every outer cell."""
 
     share: Fraction
     outer: tuple[Axis, ...]
     inner: tuple[Axis, ...]
 
-    unit = 1
     axes = ("end",)
-    deviation = 1.0
-    least_variance = Fraction(0)
 
     @property
     def said(self) -> Any:
@@ -58,11 +56,6 @@ class Choice:
     def numbers(self) -> int:
         """How many cells are chosen."""
         return self.blocks * len(ENDS)
-
-    @property
-    def drawn(self) -> int:
-        """Each by a draw of its own."""
-        return self.numbers
 
     @property
     def labels(self) -> tuple[Any, ...]:
@@ -95,14 +88,6 @@ class Choice:
         """The cell that holds the value, for all three."""
         found = [int(_distances(edges, 0).argmin()) for edges in self._edges(exact)]
         return [[place] for place in found for _ in ENDS]
-
-    def before_noise(self, exact: list[list[int]]) -> list[list[int]]:
-        """Nothing is added to."""
-        raise NotImplementedError
-
-    def after_noise(self, noisy: list[list[int]]) -> list[list[int]]:
-        """Nothing is added to."""
-        raise NotImplementedError
 
     def _edges(self, exact: list[list[int]]) -> Iterator[Distances]:
         """For each group and edge of a cell: the rows below less `share` of them all.

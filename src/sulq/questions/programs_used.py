@@ -8,8 +8,8 @@ from dataclasses import replace
 from sulq.errors import QueryNotAllowed, Refused
 from sulq.expressions.node import Node
 from sulq.privacy.pricing import Tariff
+from sulq.programs.driver import prepare
 from sulq.programs.library import LIBRARY, MAX_FUEL, Spec, wasmtime
-from sulq.programs.runtime import prepare
 from sulq.questions.check import CheckedQuery
 from sulq.questions.contributions import Dense
 

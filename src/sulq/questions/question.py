@@ -19,10 +19,10 @@ from sulq.programs.library import Spec
 from sulq.questions.check import CheckedQuery
 from sulq.questions.discovery import Discovery
 from sulq.questions.facts import Fact, merged
-from sulq.questions.key_sets import KeySet
 from sulq.questions.measurements import Combined
 from sulq.questions.partitions import Axis
 from sulq.questions.programs_used import programs_of
+from sulq.questions.shards import KeySet
 from sulq.values.answer import Answer
 from sulq.values.discovered import Discovered
 from sulq.values.number_text import Spread

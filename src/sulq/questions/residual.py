@@ -8,15 +8,18 @@ from __future__ import annotations
 
 import itertools
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from sulq.errors import QueryNotAllowed
 from sulq.privacy.geometry import Geometry
 from sulq.privacy.residuals import Part, diameter2, least_variance, size_of
+from sulq.questions.measurements import Measurement
 from sulq.questions.partitions import Axis
 
 KINDS = ("expression", "bins")  # axes that have every row in exactly one cell
@@ -28,12 +31,10 @@ def cells_of(axis: Axis) -> int:
 
 
 @dataclass(frozen=True)
-class Projected:
+class Projected(Measurement):
     """Counts by some axes: the differences from each axis's last cell, in all axes at once."""
 
     over: tuple[Axis, ...]
-    unit: int = 1
-    kept: int = 0
     said: Any = "residual"
 
     @property
@@ -87,12 +88,7 @@ class Projected:
         """The cells; a row that the schema rules out counts in its axis's last cell."""
         cells = np.array([row[0] for row in exact], dtype=object)
         cells = cells.reshape([len(a.labels) for a in self.over])
-        for i, m in enumerate(self.sizes):
-            if m < cells.shape[i]:
-                kept, stray = np.split(np.moveaxis(cells, i, 0), [m])
-                kept[-1] += stray[0]
-                cells = np.moveaxis(kept, 0, i)
-        return [[int(x)] for x in cells.ravel()]
+        return [[int(x)] for x in folded(cells, self.sizes).ravel()]
 
     def after_noise(self, noisy: list[list[int]]) -> list[list[int]]:
         """The differences from the last cell of every axis, in whole numbers."""
@@ -105,6 +101,17 @@ class Projected:
     def of(self, exact: list[list[int]]) -> list[list[int]]:
         """The same differences of exact counts."""
         return self.after_noise(self.before_noise(exact))
+
+
+def folded(cells: NDArray[Any], sizes: Sequence[int]) -> NDArray[Any]:
+    """Counts by so many cells of each axis; one that is left over goes with the last of them."""
+    for i, m in enumerate(sizes):
+        if m < cells.shape[i]:
+            kept, stray = np.split(np.moveaxis(cells, i, 0), [m])
+            kept = kept.copy()
+            kept[-1] += stray[0]
+            cells = np.moveaxis(kept, 0, i)
+    return cells
 
 
 def projected(axes: tuple[Axis, ...], public: bool, error: Any, noise: str) -> Projected:

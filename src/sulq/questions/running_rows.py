@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import math
 import re
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from fractions import Fraction
 from typing import Any
 
@@ -26,6 +26,7 @@ from sulq.privacy.toeplitz import (
     combined,
     deviations,
 )
+from sulq.questions.measurements import Measurement
 from sulq.questions.partitions import Axis
 from sulq.values.query import Query, Running
 from sulq.values.schema import Schema
@@ -101,28 +102,20 @@ def _place(start: Any, every: tuple[Any, ...]) -> int:
 
 
 @dataclass(frozen=True, slots=True)
-class RunningRows:
+class RunningRows(Measurement):
     """The strategy answers of a stretch of periods."""
 
     stream: Stream
     first: int  # of the stretch
     last: int  # one behind it
-    geometry: Geometry
+    geometry: Geometry = field()
     places: tuple[int, ...]  # the cell of each period of the stream
-    kept: int = 0
     unit: int = UNIT
-    deviation: float = 1.0
-    least_variance: Fraction = Fraction(0)
 
     @property
     def numbers(self) -> int:
         """One for each period."""
         return self.last - self.first
-
-    @property
-    def drawn(self) -> int:
-        """Each has noise of its own."""
-        return self.numbers
 
     @property
     def labels(self) -> tuple[Any, ...]:
@@ -138,14 +131,6 @@ class RunningRows:
     def said(self) -> Any:
         """The same for every stretch: the ledger says which it is."""
         return {"running": {"start": self.stream.start, "horizon": self.stream.horizon}}
-
-    def before_noise(self, exact: list[list[int]]) -> list[list[int]]:
-        """The answers without noise."""
-        return self.of(exact)
-
-    def after_noise(self, noisy: list[list[int]]) -> list[list[int]]:
-        """The same, as they are."""
-        return noisy
 
     def of(self, exact: list[list[int]]) -> list[list[int]]:
         """Exact, and the same work whatever the sums are."""

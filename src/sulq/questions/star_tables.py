@@ -12,10 +12,10 @@ import numpy as np
 from sulq.errors import QueryNotAllowed
 from sulq.expressions.columns import vector_of
 from sulq.expressions.dialect import written
-from sulq.expressions.evaluation import Evaluator
 from sulq.expressions.functions import call
 from sulq.expressions.node import Node
 from sulq.expressions.normal_form import split
+from sulq.expressions.operations import Evaluator
 from sulq.expressions.parse import predicate, syntax
 from sulq.expressions.quoting import quote, text
 from sulq.questions.projection import Projection

@@ -1,8 +1,7 @@
 """Where rows come from: paths, frames and addresses, and what their metadata says.
 
-array_rows.py        ArrayRows: an array of numbers, read where it lies
 draft.py             a first draft of a schema, from metadata alone
-frames.py            Arrow tables whose every declared value can be read
+frames.py            Arrow tables whose every declared value can be read; arrays where they lie
 guess.py             types of a CSV's columns, guessed from its first rows
 postgres.py          PostgreSQL's addresses, connections and pinned sessions
 postgres_catalog.py  a table's columns, rights and version, from the catalogs

@@ -5,8 +5,8 @@ from __future__ import annotations
 import csv
 
 from sulq.errors import SchemaError
-from sulq.sources.source import Source, csv_header, files_of, lines_of, opened_file
-from sulq.sources.text_files import text_rows
+from sulq.sources.source import Source, csv_header, files_of, lines_of
+from sulq.sources.text_files import opened_file, text_rows
 
 
 def count_rows(source: Source) -> int:

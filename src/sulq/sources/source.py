@@ -7,7 +7,6 @@ by its type, never by its values.
 from __future__ import annotations
 
 import csv
-import gzip
 import json
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -15,10 +14,10 @@ from pathlib import Path
 from typing import Any
 
 from sulq.errors import MissingExtra, SchemaError, SourceChanged
-from sulq.sources.array_rows import ArrayRows
+from sulq.sources.frames import ArrayRows
 from sulq.sources.postgres import is_address
 from sulq.sources.spark import find_rows, is_spark
-from sulq.sources.text_files import is_sqlite
+from sulq.sources.text_files import is_sqlite, opened_file
 from sulq.values.declarations import DELIMITERS
 from sulq.values.schema import Column, Schema
 
@@ -208,12 +207,6 @@ def _spark(source: Any, table: str | None, name: str | None) -> Source:
 def _last(table: str | None) -> str | None:
     """A table's own name, without its schema's."""
     return table.rpartition(".")[2] if table else None
-
-
-def opened_file(path: Path, mode: str, **how: str) -> Any:
-    """A file, unpacked where it is gzipped."""
-    opener: Any = gzip.open if path.name.lower().endswith(".gz") else open
-    return opener(path, mode, **how)
 
 
 def lines_of(path: Path, errors: str = "strict") -> Any:

@@ -32,6 +32,12 @@ def is_sqlite(path: Path) -> bool:
         return file.read(len(SQLITE_HEAD)) == SQLITE_HEAD
 
 
+def opened_file(path: Path, mode: str, **how: str) -> Any:
+    """A file, unpacked where it is gzipped."""
+    opener: Any = gzip.open if path.name.lower().endswith(".gz") else open
+    return opener(path, mode, **how)
+
+
 def as_text(value: Any) -> str | None:
     """A value as a CSV would have it."""
     if value is None or isinstance(value, str):
@@ -155,9 +161,8 @@ def _one_of(names: Sequence[str], wanted: str | None, path: Path, what: str) -> 
 
 def json_names(path: Path) -> list[str]:
     """The names in the first object of a file of JSON lines."""
-    opener: Any = gzip.open if path.name.lower().endswith(".gz") else open
     try:
-        with opener(path, "rt", encoding="utf-8-sig") as lines:
+        with opened_file(path, "rt", encoding="utf-8-sig") as lines:
             found = json.loads(lines.readline(LINE))
     except (OSError, EOFError, ValueError, RecursionError):
         found = None
@@ -170,11 +175,10 @@ def json_names(path: Path) -> list[str]:
 
 def in_utf8(path: Path, encoding: str, folder: Path) -> Path:
     """A copy of a text file in UTF-8, in this folder."""
-    opener: Any = gzip.open if path.name.lower().endswith(".gz") else open
     out = folder / "rows.csv"
     try:
         with (
-            opener(path, "rt", encoding=encoding, newline="") as given,
+            opened_file(path, "rt", encoding=encoding, newline="") as given,
             out.open("w", encoding="utf-8", newline="") as made,
         ):
             for part in iter(lambda: given.read(2**20), ""):

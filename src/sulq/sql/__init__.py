@@ -12,8 +12,7 @@ joins.py         JOIN: public lookup tables, and why other joins are not answere
 moments.py       aggregates -> the sums asked for, and each aggregate back from them
 noisy.py         numbers with error bars, and how they move with what was released
 operators.py     what may stand between aggregates: arithmetic, comparisons, choices
-percentiles.py   PERCENTILE_DISC: one value, chosen
-quantiles.py     MEDIAN and PERCENTILE_CONT from one noisy distribution function
+quantiles.py     MEDIAN and PERCENTILE_CONT from a distribution function; PERCENTILE_DISC
 running_sums.py  sum(count(*)) OVER (ORDER BY month): totals so far
 star_joins.py    FROM and JOIN of people and their events
 statement.py     a SELECT taken apart: rows, groups, outputs, order

@@ -23,8 +23,7 @@ from sulq.sql.moments import (
     variance,
 )
 from sulq.sql.noisy import Noisy
-from sulq.sql.percentiles import ChosenPercentile
-from sulq.sql.quantiles import Quantile
+from sulq.sql.quantiles import ChosenPercentile, Quantile
 
 _DISTINCT = (
     "different values are not counted: one row alone can add one. COUNT(DISTINCT person) counts "

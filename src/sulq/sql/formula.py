@@ -14,8 +14,7 @@ from sulq.expressions.dialect import written
 from sulq.expressions.parse import parse, predicate, shorten
 from sulq.sql.moments import Moments, Released
 from sulq.sql.noisy import Noisy
-from sulq.sql.percentiles import ChosenPercentile
-from sulq.sql.quantiles import Located, Quantile
+from sulq.sql.quantiles import ChosenPercentile, Located, Quantile
 from sulq.values.query import People, Query
 from sulq.values.schema import Schema
 

@@ -15,7 +15,7 @@ import numpy as np
 
 from sulq.errors import QueryNotAllowed
 from sulq.expressions.dialect import written
-from sulq.expressions.evaluation import Evaluator
+from sulq.expressions.operations import Evaluator
 from sulq.expressions.parse import parse, predicate, syntax
 from sulq.questions.running_rows import summed
 from sulq.sql.aggregates import is_aggregate

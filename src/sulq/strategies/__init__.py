@@ -2,8 +2,7 @@
 
 estimates.py         what stored answers say about a question, by least squares
 linear_form.py       what each released number adds up, over cells that rows fall into
-many_tables.py       tables of counts that are asked together
-nonnegative.py       tables that agree and have no cell below zero, nearest to noisy ones
+many_tables.py       tables of counts that are asked together, agree and have no cell below zero
 optimum.py           the best whole-number matrix to read a given batch of sums from
 residual_planner.py  the best way to ask many tables of the same columns
 running_totals.py    totals so far at every period, from one answer for each

@@ -21,7 +21,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from sulq.expressions.domains import domain_batch
-from sulq.expressions.evaluation import Evaluator
+from sulq.expressions.operations import Evaluator
 from sulq.expressions.program_node import has_program
 from sulq.expressions.quoting import quote
 from sulq.kernel.batch import Batch
@@ -31,6 +31,7 @@ from sulq.privacy.strategy_matrix import inverse_of
 from sulq.questions.check import CheckedQuery
 from sulq.questions.measurements import Combined
 from sulq.questions.question import Bundle
+from sulq.strategies.many_tables import is_crosstab
 from sulq.strategies.optimum import best_matrix
 from sulq.values.answer import Answer
 from sulq.values.price import Price
@@ -122,22 +123,12 @@ def may_be_shared(queries: Sequence[CheckedQuery]) -> bool:
     """Are they counts, enough of them, that say nothing about how they are to be asked?"""
     if len({q.text for q in queries}) < FEWEST or not all(_is_count(q) for q in queries):
         return False
-    if any(q.error is not None for q in queries):
-        return False  # each names the error it wants
     return not any(has_program(q.where) for q in queries)  # that runs on rows that are paid for
 
 
 def _is_count(q: CheckedQuery) -> bool:
     """One count over private rows, everybody's."""
-    one = isinstance(q.values, tuple) and len(q.values) == 1 and q.mix is None
-    return (
-        one
-        and not q.axes
-        and q.everyone
-        and q.where is not None
-        and q.values[0].node.text == "i:1"  # type: ignore[index]
-        and q.releases[0].weight2 == 1
-    )
+    return is_crosstab(q) and not q.axes and q.everyone and q.where is not None
 
 
 def distinct_columns(work: NDArray[np.bool_] | Array) -> tuple[Array, Whole]:

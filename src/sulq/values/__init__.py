@@ -8,12 +8,11 @@ lookup.py        public tables that rows are joined to
 marginals.py     Marginals: all tables of some columns, asked together
 number_text.py   noisy numbers as people read them
 per_person.py    PerPerson: one row for each person in place of their rows
-period_column.py  the public column by which rows arrive
 plain_values.py  what plain values are: frozen, with a JSON form
 price.py         Price: what a question costs
 query.py         Query, Rows, partitions and values
 row_sets.py      shards by number and rows by key, as people name them
-schema.py        Schema: the declared columns of one table
+schema.py        Schema: the declared columns of one table, and that of its periods
 star.py          Star: a table of people and tables of their events, as one
 table.py         Table: rows of noisy numbers
 uncertain.py     arithmetic with noisy numbers, errors carried along

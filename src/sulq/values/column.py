@@ -19,8 +19,6 @@ MAX_NAME = 200
 LONGEST_TEXT = 10_000  # letters
 OTHER = "(other)"  # how the cell of what is missing or was not declared is shown
 
-Scalar = bool | int | float | str | datetime.date
-
 
 @dataclass(frozen=True, slots=True)
 class Column:

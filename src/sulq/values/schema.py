@@ -33,7 +33,6 @@ from sulq.values.column import (
 )
 from sulq.values.declarations import Place, check_names, read_column, read_file_format, read_unit
 from sulq.values.lookup import Lookup, read_lookups
-from sulq.values.period_column import check_period, read_period
 from sulq.values.star import Star, StarTable, read_star
 
 __all__ = [
@@ -256,3 +255,35 @@ class Schema:
         """A short name for exactly these declarations."""
         text = json.dumps(self.to_json(), sort_keys=True)
         return hashlib.sha256(text.encode()).hexdigest()[:16]
+
+
+# ---- the column of periods ------------------------------------------------------------------
+
+
+def read_period(spec: Any, where: str) -> str | None:
+    """The column of [period], if that is declared."""
+    if spec is None:
+        return None
+    at = f"{where}: " if where else ""
+    if not isinstance(spec, Mapping) or set(spec) != {"column"}:
+        raise SchemaError(f'{at}period: want column = "month", and nothing else.')
+    return str(spec["column"])
+
+
+def check_period(name: str | None, columns: Mapping[str, Column], unit: Unit | None) -> None:
+    """Refuse a period that forms no ledger cells, and people in nobody said how many of them."""
+    if name is None:
+        if unit is not None and unit.max_periods is not None:
+            raise SchemaError("unit: max_periods is for rows that arrive by periods: add [period].")
+        return
+    column = columns.get(name)
+    if column is None or not column.is_cell:
+        raise SchemaError(
+            f"period: column {name!r} must be declared with public = true and values = [...], all "
+            "periods that are to come among them: each has its own spending."
+        )
+    if unit is not None and unit.max_periods is None:
+        raise SchemaError(
+            "period: with [unit] say in how many periods a person may count, max_periods = 12: "
+            "what is spent on all of them is within T. Without [unit] the promise is about a row."
+        )

@@ -10,13 +10,12 @@ is computed from noisy sums alone.
     crosstabs.py         crosstab: two categories in two databases
     estimate.py          Estimate: a number with an error bar
     joint.py             how two properties go together (CRYPTO 04, section 5)
-    pairwise.py          pairwise, joint, implication: each database is asked once
+    pairwise.py          pairwise, joint, implication, three: each database is asked once
     plan.py              what each database will be asked, and its price
     publication.py       noisy tables in a file, and any Boolean function from it
     publication_file.py  reading such a file, none of which is believed
     publisher.py         publish: the tables are paid for and written
     subsets.py           the paper's own procedure: a Test on heavy random subsets
-    three.py             three properties of which two lie in one database
     truth.py             Boolean functions of a few properties, as truth tables
 """
 
@@ -40,18 +39,20 @@ from sulq.vertical.estimate import Estimate
 from sulq.vertical.joint import Implication, Joint
 from sulq.vertical.pairwise import (
     Pairwise,
+    ThreeWay,
     implication,
     joint,
     pairwise,
     planned_implication,
     planned_joint,
     planned_pairs,
+    planned_three,
+    three,
 )
 from sulq.vertical.plan import Plan
 from sulq.vertical.publication import Mined, Publication
 from sulq.vertical.publisher import planned_publication, publish
 from sulq.vertical.subsets import SubsetPlan
-from sulq.vertical.three import ThreeWay, planned_three, three
 
 __all__ = [
     "PCA",

@@ -31,8 +31,7 @@ from sulq.vertical.common_people import People, check_keys
 from sulq.vertical.plan import Part, Plan, priced
 from sulq.vertical.publication import Publication
 from sulq.vertical.publication_file import WIDEST
-from sulq.vertical.subsets import MOST as MOST_SUBSETS
-from sulq.vertical.subsets import RATE
+from sulq.vertical.subsets import MAX_SUBSETS, RATE
 
 MAX_NUMBERS = 1_000_000  # of all tables, as many as one list may ask for
 FEWEST_SUBSETS = 16  # below this their spread says nothing about the error
@@ -94,7 +93,7 @@ def _in_halves(
 ) -> Plan[Publication]:
     """The tables of every random half, each a question of its own (CRYPTO 04, section 6)."""
     tuples, cells = list(itertools.combinations(named.values(), width)), 2**width
-    most = min(MOST_SUBSETS, MAX_NUMBERS // (cells * len(tuples)))
+    most = min(MAX_SUBSETS, MAX_NUMBERS // (cells * len(tuples)))
     checked_whole("subsets", subsets, FEWEST_SUBSETS, most)
     halves = [sulq.Rows.sample(seed + j, RATE) for j in range(subsets)]
     queries = [

@@ -48,7 +48,7 @@ from sulq.vertical.plan import (
 RATE = Fraction(1, 2)  # of the people, in each subset
 TOTALS = Fraction(1, 11)  # of a budget, for P[a] and P[b]
 FINEST = 1e-9  # where binary search stops
-MOST = 2_000  # subsets
+MAX_SUBSETS = 2_000  # subsets
 PEOPLE_BLOCKS = 1_000  # by which keys are compared
 
 NORMAL = NormalDist()
@@ -265,10 +265,10 @@ def _how_many(subsets: Any, accuracy: Any, confidence: Any, p_a: float, p_b: flo
         failure = 1 - checked_share("confidence", confidence)
         tests = enough_tests(p_a, p_b, checked_share("accuracy", accuracy), failure)
         subsets = math.ceil(tests / heavy_share())
-        if subsets > MOST:
+        if subsets > MAX_SUBSETS:
             raise sulq.Refused(
                 f"accuracy={accuracy}: Theorem 3 wants {tests:,} heavy subsets, which are about "
-                f"{subsets:,} random ones; at most {MOST:,} are asked. method='blocks' needs one "
-                "question a side."
+                f"{subsets:,} random ones; at most {MAX_SUBSETS:,} are asked. "
+                "method='blocks' needs one question a side."
             )
-    return checked_whole("subsets", 100 if subsets is None else subsets, 1, MOST)
+    return checked_whole("subsets", 100 if subsets is None else subsets, 1, MAX_SUBSETS)

@@ -2,6 +2,5 @@
 
 engine.py          SparkEngine: a table, a path or a frame of Spark's
 executor.py        the numpy kernel inside Spark's executors
-stacked_tables.py  several frames as one: people and their events
 writer.py          expressions -> Spark's SQL, the same in every mode and time zone
 """

@@ -8,18 +8,20 @@ from __future__ import annotations
 
 import copy
 import json
+import math
 import re
 import secrets
 import threading
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
+
 from sulq.engines.base import Matrix
 from sulq.engines.cubes import Cubes
 from sulq.engines.failures import ScanFailed, ScanStopped, without_words
-from sulq.engines.margins import finest, margin
 from sulq.engines.people_rows import kinds_of, people_select
 from sulq.engines.select import Row, Statement
 from sulq.engines.spark.executor import (
@@ -31,7 +33,6 @@ from sulq.engines.spark.executor import (
     runs_programs_here,
     version_here,
 )
-from sulq.engines.spark.stacked_tables import stacked
 from sulq.engines.spark.writer import SparkWriter, called
 from sulq.engines.sql_engine import SqlEngine
 from sulq.engines.text_values_found import Found, statement
@@ -41,13 +42,17 @@ from sulq.kernel.sums import needed_columns
 from sulq.questions.check import CheckedQuery
 from sulq.questions.contributions import Dense
 from sulq.questions.discovery import Discovery
+from sulq.questions.partitions import Axis
 from sulq.questions.people_view import PeopleRows
 from sulq.sources.source import Source, bind
 from sulq.sources.spark import SparkRows, failures
+from sulq.sources.stacked_rows import Part, stack_sql
 from sulq.values.schema import Schema
+from sulq.values.star import Star
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
+
 
 MAX_SQL = 60_000  # characters of one statement; longer ones take longer to plan than to run
 VIEW, COUNTED = "sulq_rows", "sulq_counted"
@@ -252,9 +257,6 @@ class SparkEngine(SqlEngine):
         """Stop the scan that is running, if one is; it raises EngineFailed."""
         self._session.sparkContext.cancelJobsWithTag(self._tag)
 
-    def close(self) -> None:
-        """Nothing is held: the session is the owner's, and ours beside it ends with it."""
-
     @contextmanager
     def _tagged(self) -> Iterator[None]:
         """Jobs begun here carry our tag."""
@@ -350,3 +352,57 @@ def kind_of(stored: str) -> str:
     if plain.startswith(("varchar(", "char(")):
         return "VARCHAR"
     return KINDS.get(plain, plain.upper())
+
+
+# ---- several ways to group, answered from one that is finer ---------------------------------
+
+MAX_CELLS = 2**12  # of the finer grouping
+
+Axes = tuple[Axis, ...]
+
+
+def finest(queries: Sequence[CheckedQuery]) -> Axes | None:
+    """The axes of all queries together; None if they are alike, too many, or do not add up."""
+    axes = tuple(dict.fromkeys(a for q in queries for a in q.axes))
+    if len({q.axes for q in queries}) == 1 or math.prod(len(a.labels) for a in axes) > MAX_CELLS:
+        return None
+    people = any(isinstance(q.values, Dense) for q in queries)  # may be in several cells
+    twice = any(len(set(q.axes)) < len(q.axes) for q in queries)
+    return None if people or twice else axes
+
+
+def margin(query: CheckedQuery, axes: Axes, found: Matrix) -> Matrix:
+    """The sums of a query from those of the finer one."""
+    width = query.shape[1]
+    cube = np.array(found, dtype=object).reshape(*(len(a.labels) for a in axes), width)
+    kept = [axes.index(a) for a in query.axes]
+    others = tuple(i for i in range(len(axes)) if i not in kept)
+    rest = [i for i in range(len(axes)) if i in kept]
+    summed = cube.sum(axis=others) if others else cube
+    order = [rest.index(i) for i in kept]
+    rows: Matrix = summed.transpose(*order, len(kept)).reshape(query.shape).tolist()
+    return rows
+
+
+# ---- tables of people and events ------------------------------------------------------------
+
+
+def stacked(found: SparkRows, star: Star, kind_of: Callable[[str], str]) -> SparkRows:
+    """The rows of all tables, as the stack has them."""
+    if found.parts is None:
+        raise SchemaError(
+            "source: the schema has several tables. Give a dict of Spark frames by their names."
+        )
+    parts = {}
+    for i, table in enumerate(star.tables):
+        frame = found.parts[table.source].frame
+        view = f"sulq_part_{i}"
+        frame.createOrReplaceTempView(view)
+        types = {f.name: kind_of(f.dataType.simpleString()) for f in frame.schema.fields}
+        parts[table.name] = Part(view, types)
+    sql = stack_sql(star, parts, "STRING", named=_quoted)
+    return replace(found, frame=found.session.sql(sql))
+
+
+def _quoted(name: str) -> str:
+    return "`" + name.replace("`", "``") + "`"

@@ -36,7 +36,7 @@ SIGNS = {"eq": "=", "ne": "<>", "ge": ">=", "le": "<=", "gt": ">", "lt": "<"}
 TRUTHS = {"yes": True, "true": True, "t": True, "1": True,
           "no": False, "false": False, "f": False, "0": False}  # fmt: skip
 LONGEST = 20_000  # letters of a field
-MOST_OFFERED, MOST_VALUES, LONGEST_LIST = 60, 800, 60  # columns and values that are offered
+MAX_OFFERED, MAX_VALUES, LONGEST_LIST = 60, 800, 60  # columns and values that are offered
 WORDS = (  # of SQL, offered while one types
     "select", "from", "where", "group by", "having", "order by", "limit", "and", "or", "not",
     "between", "is null", "is not null", "in", "like", "as", "case when", "then", "else", "end",
@@ -323,8 +323,8 @@ def groups(schema: Schema) -> list[tuple[str, str]]:
 def offered(schema: Schema) -> dict[str, list[str]]:
     """The values of each column that a condition may name, as one writes them in a form."""
     out: dict[str, list[str]] = {}
-    room = MOST_VALUES
-    for column in listed(schema)[:MOST_OFFERED]:
+    room = MAX_VALUES
+    for column in listed(schema)[:MAX_OFFERED]:
         truths = column.type == "boolean"
         values = [("yes" if v else "no") if truths else plain(v) for v in column.listed or ()]
         out[column.name] = values[: min(room, LONGEST_LIST)]
@@ -334,7 +334,7 @@ def offered(schema: Schema) -> dict[str, list[str]]:
 
 def ranges(schema: Schema) -> dict[str, str]:
     """From where to where the numbers and dates of a column go, in words."""
-    kept = [c for c in schema.columns if c.bounded and not c.key][:MOST_OFFERED]
+    kept = [c for c in schema.columns if c.bounded and not c.key][:MAX_OFFERED]
     return {c.name: f"{plain(c.low)} to {plain(c.high)}" for c in kept}
 
 
