@@ -297,8 +297,7 @@ class Answers:
     def _made(self, dataset: Dataset) -> _Beats:
         """The two beats of a dataset, with threads of their own."""
         scans, counts, settings = pool(SCANNING), pool(FREE), self._settings
-        # An audited table has no noise to give.
-        noise = settings.late == "noise" and not is_audited(dataset.db.promise)
+        noise = self._noise.is_given_by(dataset.db)
 
         def window(batch: Sequence[Place[Asked]]) -> Window | None:
             works = [place.asked.work for place in batch]
@@ -380,8 +379,8 @@ class Answers:
 
     def _outcome(self, asked: Asked, found: Any, window: Window | None) -> bytes | Exception:
         if isinstance(found, Stopped):
-            noise = self._noise.wanted and not is_audited(asked.db.promise)
-            return self._noise.reply(asked) if noise else late(window)
+            given = self._noise.is_given_by(asked.db)
+            return self._noise.reply(asked) if given else late(window)
         if isinstance(found, Exception):
             return found
         self._metrics.add(asked.record.tenant, "sulq_answers_total", dataset=asked.record.name)

@@ -14,6 +14,8 @@ from collections import deque
 from collections.abc import Callable, Sequence
 from weakref import WeakKeyDictionary
 
+from sulq.audit.promise import is_audited
+from sulq.database import Database
 from sulq.errors import Late, QueryNotAllowed
 from sulq.questions.question import Question
 from sulq.server.services.asked import Asked
@@ -106,7 +108,11 @@ class LateNoise:
 
     def __init__(self, datasets: Datasets, settings: Settings) -> None:
         self._datasets = datasets
-        self.wanted = settings.padding and settings.late == "noise"
+        self._wanted = settings.padding and settings.late == "noise"
+
+    def is_given_by(self, db: Database) -> bool:
+        """Is this what a late question to it hears? An audited table has no noise to give."""
+        return self._wanted and not is_audited(db.promise)
 
     def before(self, asked: Asked) -> bytes | None:
         """The noise that this request id was answered with, if it was late then."""
