@@ -64,10 +64,10 @@ class Release:
         child = self._child = self._child or self._begun()
         assert child.stdin is not None
         assert child.stdout is not None
-        print(json.dumps([case.what, turn]), file=child.stdin, flush=True)
+        print(json.dumps([case.named, turn]), file=child.stdin, flush=True)
         said = child.stdout.readline()
         if not said:
-            raise RuntimeError(f"{self.tree}: {case.what}: its process ended.")
+            raise RuntimeError(f"{self.tree}: {case.named}: its process ended.")
         seconds, processor = json.loads(said)
         return seconds, processor
 

@@ -67,7 +67,8 @@ def case(section: str, what: str, **more: Any) -> Callable[[Any], Any]:
     """Add what the function makes ready to the cases."""
 
     def add(ready: Callable[[int], Timed]) -> Callable[[int], Timed]:
-        CASES[what] = Case(section, what, ready, **more)
+        made = Case(section, what, ready, **more)
+        CASES[made.named] = made
         return ready
 
     return add
@@ -433,8 +434,8 @@ def main() -> None:
     every = all_cases()
     with HERE:
         for line in sys.stdin:
-            what, turn = json.loads(line)
-            timed = every[what].ready(turn)
+            named, turn = json.loads(line)
+            timed = every[named].ready(turn)
             used, start = processor(), time.perf_counter()
             timed()
             took = time.perf_counter() - start, processor() - used

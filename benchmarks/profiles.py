@@ -85,9 +85,9 @@ def lines() -> Iterator[Line]:
         missed = float(np.mean([off.bins > 1 for off in found]))
         note = (
             f"off by {np.median(errors):.3f} of the quartiles' distance (median; mean "
-            f"{np.mean(errors):.3f}), a bin is {np.median([off.width for off in found]):.2f} of it; "
-            f"intervals hold {np.mean([off.held for off in found]):.3f}; with all small bins near "
-            f"0 {np.mean([off.smallest > 1 for off in found]):.3f}"
+            f"{np.mean(errors):.3f}), a bin is {np.median([off.width for off in found]):.2f} of it"
+            f"; intervals hold {np.mean([off.held for off in found]):.3f}; with all small bins "
+            f"near 0 {np.mean([off.smallest > 1 for off in found]):.3f}"
         )
         what = f"quartiles of {name} further off than one bin, {len(found):,} of them"
         yield Line(what, missed, ALLOWED, "allowed", 1.0, note, unit="of all")

@@ -1,13 +1,14 @@
 """Quartiles of a profile: within one bin on real columns, and why."""
 
+import itertools
 import warnings
 
 import numpy as np
 import pytest
-from benchmarks.profiles import SETS, offs, profiled
 from sklearn import datasets
 from soak import times
 
+from benchmarks.profiles import SETS, offs, profiled
 from sulq.column_profile import QUARTILES, Between, ColumnProfile
 from sulq.privacy.promise import Promise
 from sulq.privacy.strategy_matrix import UNIT, strategy_matrix
@@ -90,7 +91,7 @@ def test_cells_are_the_same_on_both_sides_of_0_and_hold_round_ends():
     for kind in ("number", "integer"):
         edges = edges_of(Column("x", kind), fine=True)
         assert edges == [-x for x in reversed(edges)]
-        assert all(a < b for a, b in zip(edges, edges[1:], strict=False))
+        assert all(a < b for a, b in itertools.pairwise(edges))
     assert set(ROUND) <= set(FINE)
     assert all(isinstance(x, int) for x in edges)
 

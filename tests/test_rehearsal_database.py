@@ -13,10 +13,9 @@ from typer.testing import CliRunner
 
 import sulq
 from sulq.cli import demo_data
-from sulq.preview import Previews
+from sulq.preview import KeptRehearsals, Previews
 from sulq.rehearsal_database import MISSING, NOTE, PLENTY, made_up
 from sulq.server.console.result_view import body_of
-from sulq.server.services.rehearsals import Rehearsals
 
 SCHEMA = tomllib.loads(demo_data.SCHEMA)
 MIXED = {
@@ -244,7 +243,7 @@ def test_the_expected_error_is_that_of_rows_spread_evenly():
 def test_the_prompt_and_the_console_say_the_same():
     """One preview: the same widths, from synthetic rows that nothing is charged for."""
     real = opened(demo_data.people(3000), SCHEMA, name="people")
-    rehearsals = Rehearsals()
+    rehearsals = KeptRehearsals()
     for text in (BY_REGION, "select count(*), avg(age) from people where smoker"):
         seen = Previews(real).look(text).widths
         said = dict(rehearsals.errors(real, text))
@@ -327,7 +326,7 @@ def test_the_console_rehearses_as_many_rows_as_the_dataset_has():
     """What a page shows as rehearsed has the error bar that the real answer will have."""
     with sulq.rehearsal(SCHEMA, 200_000, name="people") as real:
         expected = half_width(real.sql(MEAN))
-        shown = body_of(Rehearsals().answer(real, MEAN))
+        shown = body_of(KeptRehearsals().answer(real, MEAN))
         assert half_width(shown["rows"]) == pytest.approx(expected, rel=0.1)
 
 

@@ -11,14 +11,14 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from fractions import Fraction
-from typing import Any, Protocol
+from typing import Any
 
 from sulq.errors import QueryNotAllowed
 from sulq.expressions.quoting import quote
-from sulq.privacy.promise import Promise
 from sulq.profile_cells import EACH, Scale, edges_of
 from sulq.profile_curve import rising
 from sulq.profile_draft import Draft
+from sulq.queryable import Asked
 from sulq.questions.question import Question
 from sulq.questions.star_tables import is_of
 from sulq.sql.quantiles import Counts
@@ -32,31 +32,6 @@ from sulq.values.star import TABLE
 QUARTILES = (0.25, 0.5, 0.75)
 CLEAR = 1.5  # standard deviations of noise up to which rows beyond an end are not missed
 MAX_COLUMNS = 1000
-
-
-class Asked(Protocol):
-    """What a profile is asked of."""
-
-    schema: Schema
-    promise: Promise
-    pricing: str
-
-    @property
-    def rows(self) -> int:
-        """n, which is public."""
-        ...
-
-    def rows_of(self, query: Query) -> int:
-        """How many rows a query is about, by public columns alone."""
-        ...
-
-    def question(self, query: Sequence[Query], *, together: bool = False) -> Question:
-        """Queries, checked and priced."""
-        ...
-
-    def answer(self, question: Question) -> Any:
-        """Their answers, paid for."""
-        ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -242,9 +217,11 @@ class ProfilePlan:
 class _Look:
     """What is asked about one column, and of which rows: all, those of a table, or people."""
 
-    column: Column
     where: str | None = None
     people: PerPerson | None = None
+
+    def __init__(self, column: Column) -> None:
+        self.column = column
 
     @property
     def of(self) -> Query:
@@ -263,9 +240,6 @@ class _Look:
 class _Listed(_Look):
     """A column whose declared values are counted."""
 
-    def __init__(self, column: Column) -> None:
-        self.column = column
-
     def query(self, error: Any) -> Query:
         return replace(self.of, by=(quote(self.column.name),), error=error)
 
@@ -281,9 +255,6 @@ class _Listed(_Look):
 
 class _Text(_Look):
     """A text: only whether it is there can be asked without knowing its words."""
-
-    def __init__(self, column: Column) -> None:
-        self.column = column
 
     def query(self, error: Any) -> Query:
         missing = f"{quote(self.column.name)} is null"
@@ -301,7 +272,7 @@ class _Scale(_Look):
     """A number or a date, by cells that hold every value there can be."""
 
     def __init__(self, column: Column, edges: Sequence[Any], strategic: bool) -> None:
-        self.column = column
+        super().__init__(column)
         self.scale = Scale(column, tuple(edges))
         self.strategic = strategic
 
@@ -329,7 +300,7 @@ class _Scale(_Look):
         return ColumnProfile(name, kind, missing, ends, self._quartiles(counts, below))
 
     def _quartiles(self, counts: Counts, below: Any) -> tuple[Between, ...]:
-        """Each with the ends of its interval; near 0, ends finer than the quartiles are left out."""
+        """Each with the ends of its interval; near 0, ends finer than quartiles are left out."""
         found = [self.scale.at(below, q) for q in QUARTILES]
         kept = self.scale.told_apart(found[0], found[-1])
         quartiles = []

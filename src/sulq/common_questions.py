@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from abc import abstractmethod
 from collections.abc import Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, overload
@@ -11,80 +10,29 @@ from sulq.column_profile import Profile, profile, profile_price
 from sulq.column_summary import Select, only_number, stacked
 from sulq.errors import MICRO, BudgetExceeded, QueryNotAllowed
 from sulq.expressions.parse import parse
+from sulq.queryable import Asked
 from sulq.questions.facts import public_cells
 from sulq.questions.means import mean_query, private_mean
 from sulq.questions.partitions import histogram_axis
-from sulq.questions.question import Question
 from sulq.questions.running_rows import summed
 from sulq.sql.groupings import with_subtotals
 from sulq.sql.quantiles import Distribution
 from sulq.values.answer import Answer
 from sulq.values.marginals import Marginals
-from sulq.values.price import Budget, Price
+from sulq.values.price import Price
 from sulq.values.query import Bins, Discover, Query, Rows, Running
 from sulq.values.table import Table
 from sulq.values.uncertain import Uncertain
 
 if TYPE_CHECKING:
     from sulq.planner import Planner
-    from sulq.privacy.promise import Promise
     from sulq.questions.running_answer import RunningTotals
-    from sulq.values.schema import Schema
 
 
-class CommonQuestions:
+class CommonQuestions(Asked):
     """Short methods that make a query and ask it."""
 
-    schema: Schema
-    promise: Promise
-    pricing: str
-    name: str
     _planner: Planner
-
-    @property
-    @abstractmethod
-    def rows(self) -> int:
-        """n, which is public."""
-
-    @property
-    @abstractmethod
-    def budget(self) -> Budget:
-        """T, spent and remaining, in queries."""
-
-    @abstractmethod
-    def unpaid(self, question: Question) -> int:
-        """What asking it now would charge, in micro-queries."""
-
-    @abstractmethod
-    def rows_of(self, query: Query) -> int:
-        """How many rows a query is about, by public columns alone."""
-
-    @overload
-    def ask(
-        self, query: Query, *, request_id: str | None = None, combine: bool = False
-    ) -> Answer: ...
-    @overload
-    def ask(
-        self, query: Sequence[Query], *, request_id: str | None = None, share: bool = True,
-        together: bool = False,
-    ) -> list[Answer]: ...  # fmt: skip
-    @abstractmethod
-    def ask(
-        self, query: Query | Sequence[Query], *, request_id: str | None = None,
-        share: bool = True, together: bool = False, combine: bool = False,
-    ) -> Answer | list[Answer]:  # fmt: skip
-        """Ask one query, or a list of them as one batch."""
-
-    @abstractmethod
-    def question(
-        self, query: Query | Sequence[Query] | Marginals | str, *, share: bool = True,
-        together: bool = False,
-    ) -> Question:  # fmt: skip
-        """Check and price a query, a list of them or a SELECT."""
-
-    @abstractmethod
-    def answer(self, question: Question, *, request_id: str | None = None) -> Any:
-        """Pay for a question and answer it."""
 
     def count(
         self, where: str | None = None, *, rows: Rows | None = None, error: Any = None,

@@ -271,10 +271,7 @@ class Database(CommonQuestions):
         `clip` keeps each within so many standard deviations, as the model knows them, so that
         less noise is needed than for the widest a component could be.
         """
-        view = copy.copy(self)
-        view._planner = self._planner.seen_as(lambda: projection(model, self.schema, clip))
-        view.schema = view._planner.schema
-        return view
+        return self._seen_by(self._planner.seen_as(lambda: projection(model, self.schema, clip)))
 
     def define(self, *functions: RowFunction, **expressions: str) -> Database:
         """The same database with functions of a row as columns beside its own, by their names.
@@ -282,10 +279,8 @@ class Database(CommonQuestions):
         So they can be learned from, too: model.fit(db.define(score, old="age > 65"), ...). The
         columns and the label of a fit may also be the functions themselves.
         """
-        view = copy.copy(self)
-        view._planner = self._planner.seen_as(lambda: defined(functions, expressions, self.schema))
-        view.schema = view._planner.schema
-        return view
+        columns = self._planner.seen_as(lambda: defined(functions, expressions, self.schema))
+        return self._seen_by(columns)
 
     @property
     def program_fuel(self) -> int | None:
@@ -305,19 +300,19 @@ class Database(CommonQuestions):
         `features` names aggregates of all rows of a person: {"visits": "count(*)", "worst":
         "max(severity)"}. `where` says of which rows; people without such a row are left out.
         """
-        view = copy.copy(self)
-        view._planner = self._planner.per_person(PerPerson(features, where))
-        view.schema = view._planner.schema
-        return view
+        return self._seen_by(self._planner.per_person(PerPerson(features, where)))
 
     def table(self, name: str) -> Database:
         """The rows of one of the schema's [tables]: its columns, and beside events those of people.
 
         Without it questions are about the table of people; SQL names the tables itself.
         """
+        return self._seen_by(self._planner.of_table(name))
+
+    def _seen_by(self, planner: Planner) -> Database:
+        """The same database with the columns that this planner knows."""
         view = copy.copy(self)
-        view._planner = self._planner.of_table(name)
-        view.schema = view._planner.schema
+        view._planner, view.schema = planner, planner.schema
         return view
 
     def as_analyst(self, name: str) -> Database:

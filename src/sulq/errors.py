@@ -51,6 +51,11 @@ def placed(error: Raised) -> Raised:
     return error
 
 
+def public_kind(error: SulqError) -> str:
+    """What an error is called in the tree above, also where a part of sulq has its own kind."""
+    return next(kind.__name__ for kind in type(error).__mro__ if kind.__module__ == __name__)
+
+
 class Refused(SulqError):
     """The call was refused. Nothing was charged and no row was read."""
 

@@ -21,12 +21,11 @@ from typing import Any, NoReturn
 from sulq.client import connect
 from sulq.database import Database
 from sulq.errors import MICRO, QueryNotAllowed, Refused, SulqError, in_queries
-from sulq.kept_rehearsals import KeptRehearsals
 from sulq.open_database import open as open_database
+from sulq.preview import KeptRehearsals
 from sulq.questions.question import Question
 from sulq.settings_file import Settings
 from sulq.spending_limit import SpendingLimit
-from sulq.values.number_text import with_error
 from sulq.values.table import Table
 
 HOW = "Set a limit for this notebook: %sulq --spend 5 (queries)."
@@ -118,9 +117,7 @@ class Magic:
             return "Free: public, or asked before."
         known = self._rehearsals.widths(db, sql)
         within = ", ".join(
-            f"{name} +/- {with_error(0.0, width.usual).split('+/- ')[1]}"
-            for name, width in known.items()
-            if not math.isnan(width.usual)
+            f"{name} {width}" for name, width in known.items() if not math.isnan(width.usual)
         )
         expected = f"; expected within about {within} (95%)" if within else ""
         left = in_queries(int(db.budget.remaining * MICRO))

@@ -106,15 +106,6 @@ def open(
     return _database(running, promise, book, guard, pricing, found.name, more, fuel)
 
 
-def _check_group(promise: Promise, group: Any) -> None:
-    """Datasets of a group have one promise, and no share of its delta is each one's own."""
-    if promise.discoveries and group is not None:
-        raise PromiseError(
-            "discoveries: a table with a share of delta set aside for them cannot be in a group. "
-            "Nothing was charged.\nLeave group= out, or begin without discoveries."
-        )
-
-
 def _database(
     running: Engine, promise: Promise, book: Ledger, guard: Guard, pricing: str, name: str,
     more: Callable[..., Database], fuel: int | None = None,
@@ -189,30 +180,26 @@ def _recorded(where: str, stated: dict[str, Any], shared: Group | None) -> dict[
     return stated | {k: recorded[k] for k in unsaid if k in recorded}
 
 
-def _warn_of_delta(promise: Promise, rows: int) -> None:
-    """A delta of 1/n would allow to tell one whole row; n is public, so the warning may be too."""
+def _about(promise: Promise, running: Engine, group: Any) -> Promise:
+    """The promise with the one it protects; warn where these rows are too few for it.
+
+    A delta of 1/n would allow to tell one whole row, and a promise for far more queries than so few
+    rows can bear gives answers that say nothing. n is public, so the warnings may be too.
+    """
+    if promise.discoveries and group is not None:  # of one promise no share is each one's own
+        raise PromiseError(
+            "discoveries: a table with a share of delta set aside for them cannot be in a group. "
+            "Nothing was charged.\nLeave group= out, or begin without discoveries."
+        )
+    promise, rows = _subject(promise, running.schema), _people_in(running)
     if rows and promise.delta * rows > 1:
         warnings.warn(
             f"delta={promise.delta:g} is above 1/n = {1 / rows:.2g} for {rows:,} rows: a promise "
             "that may fail so often allows to tell someone's row. Choose a delta well below 1/n.",
-            stacklevel=4,
+            stacklevel=3,
         )
-
-
-def _warn_of_noise(promise: Promise, rows: int) -> None:
-    """A promise for far more queries than so few rows can bear gives answers that say nothing."""
-    said = proposal(rows, promise) if rows else ""
-    if said:
-        warnings.warn(f"queries={promise.queries:,}: {said}", stacklevel=4)
-
-
-def _about(promise: Promise, running: Engine, group: Any) -> Promise:
-    """The promise with the one it protects; warn where these rows are too few for it."""
-    _check_group(promise, group)
-    promise = _subject(promise, running.schema)
-    rows = _people_in(running)
-    _warn_of_delta(promise, rows)
-    _warn_of_noise(promise, rows)
+    if said := proposal(rows, promise) if rows else "":
+        warnings.warn(f"queries={promise.queries:,}: {said}", stacklevel=3)
     return promise
 
 

@@ -98,18 +98,15 @@ class Planner:
 
     def _of_all_tables(self) -> Planner:
         """The same without the view of a table: a SELECT names its tables itself."""
-        made = Planner(
-            self._base, self._promise, self._pricing, self._name, self._ledger, None,
-            self.program_fuel, self.time_micro,
-        )  # fmt: skip
-        made.rows = self.rows
-        return made
+        return self._with_view(None)
 
     def seen_as(self, view: Callable[[], Projection | PeopleView | TableView]) -> Planner:
         """The same table with a view's columns in place of its own."""
-        found = view() if self._view is None else stacked(view, self._view)
+        return self._with_view(view() if self._view is None else stacked(view, self._view))
+
+    def _with_view(self, view: Projection | PeopleView | TableView | None) -> Planner:
         made = Planner(
-            self._base, self._promise, self._pricing, self._name, self._ledger, found,
+            self._base, self._promise, self._pricing, self._name, self._ledger, view,
             self.program_fuel, self.time_micro,
         )  # fmt: skip
         made.rows, made.periods = self.rows, self.periods

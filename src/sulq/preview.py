@@ -1,8 +1,8 @@
 """A question before it is paid: its price, whether it is free, how exact it will be.
 
 No private row is read. How exact a mean or a ratio will be depends on the rows, so it is
-computed on synthetic ones, as many as the table has and under its promise: the prompt, the
-console and whoever else shows a price look at them through here.
+computed on synthetic ones, made from what is public alone, as many as the table has and under its
+promise: the prompt, the console and whoever else shows a price look at them through here.
 """
 
 from __future__ import annotations
@@ -10,16 +10,19 @@ from __future__ import annotations
 import itertools
 import math
 import statistics
-from collections import defaultdict
+import threading
+from collections import OrderedDict, defaultdict
 from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from sulq.audit.promise import is_audited
+from sulq.errors import QueryNotAllowed
 from sulq.policies import add_noise
 from sulq.questions.question import Bundle
 from sulq.rehearsal_database import rehearsal
 from sulq.values.answer import Answer
-from sulq.values.number_text import with_error
+from sulq.values.number_text import half_width
 from sulq.values.price import Price
 from sulq.values.query import Query
 from sulq.values.table import Table
@@ -29,6 +32,8 @@ if TYPE_CHECKING:
     from sulq.privacy.noise import Law
 
 MAX_MADE = 20_000  # rows enough to know the sizes of groups; sums are brought to the table's size
+KEPT = 8  # rehearsals in memory
+MAX_QUESTIONS = 300  # questions after which one is made anew, since it remembers what it was asked
 EVEN = 1.1  # of the least half-width: up to there groups have about the same
 
 
@@ -50,7 +55,7 @@ class Width:
     def __str__(self) -> str:
         if math.isnan(self.usual):
             return "unknown"
-        return "+/- " + with_error(0.0, self.usual).split("+/- ")[1]
+        return half_width(self.usual)
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,12 +76,72 @@ class Preview:
         return f"price {self.price}" + (f"; expected within about {within} (95%)" if within else "")
 
 
+@dataclass
+class _Kept:
+    db: Database
+    lock: threading.Lock
+    asked: int = 0
+
+
+class KeptRehearsals:
+    """Rehearsals of databases, made when they are wanted. For threads."""
+
+    def __init__(self) -> None:
+        self._kept: OrderedDict[str, _Kept] = OrderedDict()
+        self._lock = threading.Lock()
+
+    def answer(self, real: Database, asked: str | Query) -> Table | Answer:
+        """The answer on made-up rows."""
+        if is_audited(real.promise):
+            raise QueryNotAllowed(
+                "an audited table is not rehearsed: its answers have no noise to get used to. "
+                "Review the question instead, which is free. Nothing was charged."
+            )
+        kept = self._of(real)
+        with kept.lock:
+            found: Table | Answer = kept.db.answer(kept.db.question(asked))
+        return found
+
+    def table(self, real: Database, sql: str) -> Table:
+        """The same of a SELECT."""
+        found = self.answer(real, sql)
+        assert isinstance(found, Table)
+        return found
+
+    def widths(self, real: Database, asked: str | Query) -> dict[str, Width]:
+        """What each number of the answer will be within, at 95%; nothing of an audited table."""
+        if is_audited(real.promise):
+            return {}
+        kept = self._of(real)
+        with kept.lock:
+            return widths(kept.db, asked)
+
+    def errors(self, real: Database, asked: str | Query) -> list[tuple[str, str]]:
+        """The same in words: each number of the answer and how close it will be."""
+        if is_audited(real.promise):
+            half = max(real.question(asked).price.half_widths, default=0.0)
+            return [("if it is answered", f"± {half:.3g}" if half else "exact")]
+        return [(name, _reach(width)) for name, width in self.widths(real, asked).items()]
+
+    def _of(self, real: Database) -> _Kept:
+        key = repr((real.name, real.schema, real.promise, real.pricing, real.rows))
+        with self._lock:
+            found = self._kept.get(key)
+            if found is None or found.asked >= MAX_QUESTIONS:
+                found = self._kept[key] = _Kept(synthetic(real), threading.Lock())
+            found.asked += 1
+            self._kept.move_to_end(key)
+            while len(self._kept) > KEPT:
+                self._kept.popitem(last=False)
+            return found
+
+
 class Previews:
     """Looks at the statements of one database before they are paid."""
 
     def __init__(self, db: Database) -> None:
         self._db = db
-        self._synthetic: Database | None = None
+        self._rehearsals = KeptRehearsals()
 
     def look(self, text: str) -> Preview:
         """Price one SELECT. Nothing is spent; what may not be asked is refused here."""
@@ -84,14 +149,7 @@ class Previews:
         if not question.bundles:
             return Preview(Price(0), True, {}, public=True)
         known = all(self._db._ledger.find(bundle.text) is not None for bundle in question.bundles)
-        if self._synthetic is None:
-            self._synthetic = synthetic(self._db)
-        return Preview(question.price, known, widths(self._synthetic, text))
-
-    def close(self) -> None:
-        """Let go of the synthetic rows."""
-        if self._synthetic is not None:
-            self._synthetic.close()
+        return Preview(question.price, known, self._rehearsals.widths(self._db, text))
 
 
 def synthetic(real: Database) -> Database:
@@ -132,3 +190,9 @@ def table_of(found: Table | Answer) -> Table:
     if isinstance(found, Table):
         return found
     return found.table(names=["count" if name == "1" else name for name in found.names])
+
+
+def _reach(width: Width) -> str:
+    if math.isnan(width.usual):
+        return "not known before"
+    return ("" if width.even else "about ") + str(width).replace("+/-", "±")

@@ -12,6 +12,7 @@ if TYPE_CHECKING:
     from sulq.expressions.row_function import RowFunction
     from sulq.privacy.promise import Promise
     from sulq.questions.facts import KeyCounts
+    from sulq.questions.question import Question
     from sulq.values.answer import Answer
     from sulq.values.marginals import Marginals
     from sulq.values.price import Budget, Price
@@ -39,7 +40,9 @@ class Queryable(Protocol):
         ...
 
     @overload
-    def ask(self, query: Query, *, request_id: str | None = None) -> Answer: ...
+    def ask(
+        self, query: Query, *, request_id: str | None = None, combine: bool = False
+    ) -> Answer: ...
     @overload
     def ask(
         self, query: Sequence[Query], *, request_id: str | None = None, share: bool = True,
@@ -74,4 +77,27 @@ class Queryable(Protocol):
 
     def key_counts(self) -> KeyCounts:
         """Whether every row has a key of its own. Free."""
+        ...
+
+
+class Asked(Queryable, Protocol):
+    """The same with the steps of asking, of which short questions and profiles are made."""
+
+    def question(
+        self, query: Query | Sequence[Query] | Marginals | str, *, share: bool = True,
+        together: bool = False,
+    ) -> Question:  # fmt: skip
+        """Check and price a query, a list of them or a SELECT."""
+        ...
+
+    def answer(self, question: Question) -> Any:
+        """Pay for a question and answer it."""
+        ...
+
+    def unpaid(self, question: Question) -> int:
+        """What asking it now would charge, in micro-queries."""
+        ...
+
+    def rows_of(self, query: Query) -> int:
+        """How many rows a query is about, by public columns alone."""
         ...

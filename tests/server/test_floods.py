@@ -30,7 +30,7 @@ from sulq.errors import LimitReached
 from sulq.server.connections import Timely
 from sulq.server.door import AT_A_TIME, FEW, Door
 from sulq.server.gate import FLOOD, Gate, RequestContext
-from sulq.server.services.admission import LONGEST_SECONDS, Crowd, Rate, Spaced, Waits, too_many
+from sulq.server.services.admission import LONGEST_SECONDS, Overload, Rate, Spaced, Waits, too_many
 from sulq.server.services.settings import Settings
 
 D = "/v1/datasets/people"
@@ -288,7 +288,7 @@ def gate(tmp_path, monkeypatch):
     now = [100.0]
     monkeypatch.setattr(admission, "time", SimpleNamespace(monotonic=lambda: now[0]))
     settings = Settings(tmp_path, rate=50.0, burst=100)
-    made = Gate(None, SimpleNamespace(store=None), None, None, settings, Crowd())
+    made = Gate(None, SimpleNamespace(store=None), None, None, settings, Overload())
     made.now = now
     return made
 
@@ -316,10 +316,10 @@ def test_who_waits_for_many_refusals_is_not_read(gate):
     assert len(set(waits)) == len(waits) == 1000 - 100 - 40 - FLOOD
     assert max(waits) <= LONGEST_SECONDS
     assert waits[:300] == sorted(waits[:300])
-    assert gate._crowd.here
+    assert gate._overload.here
     assert refused(gate, 2, 100) == ["read"] * 100
     gate.now[0] += 10.0
-    assert not gate._crowd.here
+    assert not gate._overload.here
     assert refused(gate, 1, 100) == ["read"] * 100
 
 

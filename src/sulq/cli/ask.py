@@ -18,7 +18,9 @@ import typer
 from sulq.cli.common import Said, command, looked_at, opened
 from sulq.cli.options import WHAT, Plot
 from sulq.errors import QueryNotAllowed, Refused, SchemaError
+from sulq.expressions.quoting import quote
 from sulq.settings_file import Settings
+from sulq.values.number_text import half_width
 from sulq.values.price import known_already
 
 if TYPE_CHECKING:
@@ -126,9 +128,8 @@ def functions_in(define: Path | None) -> Sequence[RowFunction]:
 
 def _mean_statement(expression: str, where: str | None, table: str) -> str:
     """The SELECT of a mean, which is one number."""
-    quoted = '"' + table.replace('"', '""') + '"'
     only = f" where {where}" if where is not None else ""
-    return f"select avg({expression}) as mean from {quoted}{only}"
+    return f"select avg({expression}) as mean from {quote(table)}{only}"
 
 
 def histogram(
@@ -261,16 +262,16 @@ def price_of(settings: Settings, question: Asked) -> Said:
     elif price.micro == 0:
         said = f"price {price}: it is public, so the answer is exact"
     else:
-        said = f"price {price}, expected within {_width(max(widths))} (95%)"
+        said = f"price {price}, expected within {half_width(max(widths))} (95%)"
     return Said(body, f"{said}. Nothing was spent; {left}.", notes=notes)
 
 
 def _mean_width(total: float, n: int, whole: bool) -> str:
     if whole:
-        return f"expected within {_width(total / n)} (95%)"
+        return f"expected within {half_width(total / n)} (95%)"
     return (
-        f"expected within about {_width(total)} / (number of rows asked about) at 95%: "
-        f"{_width(2 * total / n)} if that is half of the {n:,} rows"
+        f"expected within about {half_width(total)} / (number of rows asked about) at 95%: "
+        f"{half_width(2 * total / n)} if that is half of the {n:,} rows"
     )
 
 
@@ -290,12 +291,6 @@ def _bins(text: str | None) -> int | list[float] | None:
         return [float(p) if re.search("[.eE]", p) else int(p) for p in text.split(",")]
     except ValueError:
         raise QueryNotAllowed(f"bins={text!r}: want a number of bins, or edges 0,18,65.") from None
-
-
-def _width(reach: float) -> str:
-    from sulq.values.number_text import with_error
-
-    return "+/- " + with_error(0.0, reach).split("+/- ")[1]
 
 
 # ---- rehearsals -----------------------------------------------------------------------------

@@ -142,11 +142,9 @@ def dataset_programs(
 
     Example: sulq dataset programs people --fuel 20000 --dir clinic
     """
-    from sulq.server.services.program_switch import set_programs
-
     with server.opened() as (services, owner):
         record = services.datasets.find(owner.tenant, name)
-        set_programs(services.registry, services.datasets, record, not off, fuel)
+        services.datasets.set_programs(record, not off, fuel)
         most = services.datasets.find(owner.tenant, name).program_fuel
     said = "off" if most is None else f"on, at most {most:,} instructions a row"
     return Said({"dataset": name, "program_fuel": most}, f"Programs of {name!r} are {said}.")

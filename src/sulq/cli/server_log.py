@@ -47,7 +47,8 @@ def audit_log(
         out.write_text("".join(json.dumps(entry) + "\n" for entry in entries), encoding="utf-8")
     shown = [] if out is not None else entries[-last:] if last > 0 else []
     rows = [(str(e["number"]), e["body"]["time"][:19], e["body"]["by"], e["what"]) for e in shown]
-    said = f"The chain of {len(entries):,} entries is whole; it ends with {_text(found)}."
+    end = f"{found['number']}:{found['hash']}"
+    said = f"The chain of {len(entries):,} entries is whole; it ends with {end}."
     table = [grid(("entry", "time (UTC)", "by", "what"), rows)] if rows else []
     return Said({"head": found, "entries": shown}, *table, said)
 
@@ -58,10 +59,6 @@ def _entries(file: Path) -> list[dict[str, Any]]:
     except (OSError, ValueError) as error:
         why = type(error).__name__
         raise Refused(f"{str(file)!r} cannot be read as an export: {why}.") from None
-
-
-def _text(head: dict[str, Any]) -> str:
-    return f"{head['number']}:{head['hash']}"
 
 
 # ---- webhook ----------------------------------------------------------------------------------

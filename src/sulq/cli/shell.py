@@ -107,7 +107,6 @@ class Shell:
         from sulq.preview import Previews
 
         self._previews = Previews(self.db)
-        self._stack.callback(self._previews.close)
 
     @property
     def begun(self) -> bool:

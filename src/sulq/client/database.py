@@ -124,8 +124,7 @@ class RemoteDatabase(Database):
         if not asked:
             return []
         body = _with_programs(_body_of(asked)) | ({} if most is None else {"most_micro": most})
-        found = self._wire.post(at(self.name, "ask"), body, request_id)
-        answers = iter([found["answer"]] if "answer" in found else found["answers"])
+        answers = iter(_answers(self._wire.post(at(self.name, "ask"), body, request_id)))
         return [_filled(bundle, [next(answers) for _ in bundle.parts]) for bundle in asked]
 
     def wait_for_late(self, seconds: float) -> None:
@@ -142,23 +141,18 @@ class RemoteDatabase(Database):
         ):
             raise not_known()
         told = [self._told(bundle) for bundle in question.bundles]
-        facts = [self._known_fact(fact) for fact in question.facts]
+        asked = [({"query": fact.query.to_json()}, fact) for fact in question.facts]
+        facts = [
+            _public(f, self._wire.post(at(self.name, "estimate"), b)["answer"]) for b, f in asked
+        ]
         return noted(question.lay_out(told, facts), NOTE)
 
     def _told(self, bundle: Bundle) -> list[Answer]:
         """What is known of a bundle's parts."""
-        queries = [query.to_json() for query in bundle.queries]
-        body = {"query": queries[0]} if len(queries) == 1 else {
-            "queries": queries, "together": True,
-        }  # fmt: skip
-        found = self._wire.post(at(self.name, "estimate"), _with_programs(body))
-        answers = [found["answer"]] if "answer" in found else found["answers"]
+        body = _with_programs(_body_of([bundle]))
+        answers = _answers(self._wire.post(at(self.name, "estimate"), body))
         pairs = zip(bundle.parts, answers, strict=True)
         return [_estimate(checked, tariff, answer) for (checked, tariff), answer in pairs]
-
-    def _known_fact(self, fact: Fact) -> Answer:
-        found = self._wire.post(at(self.name, "estimate"), {"query": fact.query.to_json()})
-        return _public(fact, found["answer"])
 
     # ---- what is public -------------------------------------------------------------------
 
@@ -322,18 +316,12 @@ class RemoteAudited(AuditedCalls, RemoteDatabase):
         if len(asked) != 1 or not isinstance(asked[0], TableBundle):
             return super()._asked(asked, request_id, most)
         self._pipeline.lifetime.check(self.name)
-        queries = [query.to_json() for query in asked[0].queries]
-        body: dict[str, Any] = {"query": queries[0]} if len(queries) == 1 else {
-            "queries": queries, "share": False, "together": True,
-        }  # fmt: skip
-        body |= {} if most is None else {"most_micro": most}
-        found = self._wire.post(at(self.name, "ask"), body, request_id)
-        answers = [found["answer"]] if "answer" in found else found["answers"]
+        body = _body_of(asked) | ({} if most is None else {"most_micro": most})
+        answers = _answers(self._wire.post(at(self.name, "ask"), body, request_id))
         if sum(answer["price_micro"] for answer in answers) != asked[0].price.micro:
             raise _differ()
-        exact = [[[Fraction(x) for x in row] for row in answer["exact"]] for answer in answers]
         left = min(answer["remaining_micro"] for answer in answers)
-        return [asked[0].laid_out(exact, left)]
+        return [asked[0].laid_out([_exact(answer) for answer in answers], left)]
 
     def review(self, queries: Iterable[Query | str]) -> Review:
         """Which of a list of questions could be answered together, as the server finds."""
@@ -372,16 +360,23 @@ def _with_programs(body: dict[str, Any]) -> dict[str, Any]:
     return body | {"programs": programs} if programs else body
 
 
+def _answers(found: dict[str, Any]) -> list[dict[str, Any]]:
+    """The answers of a reply, to one query or to a list."""
+    return [found["answer"]] if "answer" in found else list(found["answers"])
+
+
+def _exact(answer: dict[str, Any]) -> list[list[Fraction]]:
+    return [[Fraction(x) for x in row] for row in answer["exact"]]
+
+
 def _public(fact: Fact, answer: dict[str, Any]) -> Answer:
-    exact = [[Fraction(x) for x in row] for row in answer["exact"]]
-    return public_answer(fact.checked, exact, answer["remaining_micro"])
+    return public_answer(fact.checked, _exact(answer), answer["remaining_micro"])
 
 
 def _estimate(checked: CheckedQuery, tariff: Tariff, answer: dict[str, Any]) -> Answer:
     """An estimate from the numbers that came."""
-    exact = [[Fraction(x) for x in row] for row in answer["exact"]]
     stds = answer["std"] if isinstance(answer["std"], list) else [[answer["std"]]]
-    made = released_answer(checked, exact, stds, spread_of(tariff.laws))
+    made = released_answer(checked, _exact(answer), stds, spread_of(tariff.laws))
     factors = tuple(tuple(map(tuple, cell)) for cell in answer.get("factors", ()))
     return replace(made, remaining=answer["remaining_micro"], factors=factors)
 

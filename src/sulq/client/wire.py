@@ -137,14 +137,14 @@ class Wire:
             else:
                 if status < 300:
                     return reply
-                late = late_of(status, reply, wait)
-                if late is not None and time.monotonic() > late_until:
-                    raise late
-                if late is not None:
-                    time.sleep(late.retry_after or pause)
+                refused = error_of(status, reply, wait)
+                if status == 503 and isinstance(refused, Late):
+                    if time.monotonic() > late_until:
+                        raise refused
+                    time.sleep(refused.retry_after or pause)
                     continue
                 if status not in RETRIED or time.monotonic() + (wait or pause) > until:
-                    raise error_of(status, reply, wait)
+                    raise refused
             time.sleep(max(pause, wait or 0.0))
         raise AssertionError("pauses never end")
 
@@ -257,9 +257,3 @@ def error_of(status: int, reply: bytes, wait: float | None) -> SulqError:
         error = SulqError(message)
     error.charged = said.get("charged")
     return error
-
-
-def late_of(status: int, reply: bytes, wait: float | None) -> Late | None:
-    """What a server says of an answer that is not there yet, if that is what it says."""
-    error = error_of(status, reply, wait) if status == 503 else None
-    return error if isinstance(error, Late) else None

@@ -13,55 +13,24 @@ from __future__ import annotations
 
 import datetime
 
-from sulq.dbapi.cursor import Connection, Cursor, connect
-from sulq.dbapi.pep249 import (
-    BINARY,
-    DATETIME,
-    NUMBER,
-    ROWID,
-    STRING,
-    DatabaseError,
-    DataError,
-    Error,
-    IntegrityError,
-    InterfaceError,
-    InternalError,
-    NotSupportedError,
-    OperationalError,
-    ProgrammingError,
-    Warning,
-)  # fmt: skip
-
-__all__ = [
-    "BINARY",
-    "DATETIME",
-    "NUMBER",
-    "ROWID",
-    "STRING",
-    "Binary",
-    "Connection",
-    "Cursor",
-    "DataError",
-    "DatabaseError",
-    "Date",
-    "DateFromTicks",
-    "Error",
-    "IntegrityError",
-    "InterfaceError",
-    "InternalError",
-    "NotSupportedError",
-    "OperationalError",
-    "ProgrammingError",
-    "Time",
-    "TimeFromTicks",
-    "Timestamp",
-    "TimestampFromTicks",
-    "Warning",
-    "apilevel",
-    "connect",
-    "paramstyle",
-    "threadsafety",
-]
+from sulq.dbapi.cursor import Connection as Connection
+from sulq.dbapi.cursor import Cursor as Cursor
+from sulq.dbapi.cursor import connect as connect
+from sulq.dbapi.pep249 import BINARY as BINARY
+from sulq.dbapi.pep249 import DATETIME as DATETIME
+from sulq.dbapi.pep249 import NUMBER as NUMBER
+from sulq.dbapi.pep249 import ROWID as ROWID
+from sulq.dbapi.pep249 import STRING as STRING
+from sulq.dbapi.pep249 import DatabaseError as DatabaseError
+from sulq.dbapi.pep249 import DataError as DataError
+from sulq.dbapi.pep249 import Error as Error
+from sulq.dbapi.pep249 import IntegrityError as IntegrityError
+from sulq.dbapi.pep249 import InterfaceError as InterfaceError
+from sulq.dbapi.pep249 import InternalError as InternalError
+from sulq.dbapi.pep249 import NotSupportedError as NotSupportedError
+from sulq.dbapi.pep249 import OperationalError as OperationalError
+from sulq.dbapi.pep249 import ProgrammingError as ProgrammingError
+from sulq.dbapi.pep249 import Warning as Warning
 
 apilevel = "2.0"
 threadsafety = 1  # threads may share the module, but not a connection
@@ -70,11 +39,8 @@ Date = datetime.date
 Time = datetime.time
 Timestamp = datetime.datetime
 Binary = bytes
-
-
-def DateFromTicks(ticks: float) -> datetime.date:
-    """The day of so many seconds since 1970, in local time, as PEP 249 wants it."""
-    return datetime.date.fromtimestamp(ticks)
+DateFromTicks = datetime.date.fromtimestamp  # of seconds since 1970, in local time
+TimestampFromTicks = datetime.datetime.fromtimestamp
 
 
 def TimeFromTicks(ticks: float) -> datetime.time:
@@ -82,6 +48,5 @@ def TimeFromTicks(ticks: float) -> datetime.time:
     return datetime.datetime.fromtimestamp(ticks).time()
 
 
-def TimestampFromTicks(ticks: float) -> datetime.datetime:
-    """The moment of so many seconds since 1970."""
-    return datetime.datetime.fromtimestamp(ticks)
+_OTHERS = {"annotations", "cursor", "datetime", "pep249", "substitution"}  # modules
+__all__ = sorted(name for name in globals().keys() - _OTHERS if not name.startswith("_"))

@@ -7,21 +7,7 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from sulq.dbapi.pep249 import (
-    NUMBER,
-    DatabaseError,
-    DataError,
-    Error,
-    IntegrityError,
-    InterfaceError,
-    InternalError,
-    NotSupportedError,
-    OperationalError,
-    ProgrammingError,
-    Warning,
-    code_of,
-    translated,
-)  # fmt: skip
+from sulq.dbapi.pep249 import NUMBER, Errors, InterfaceError, NotSupportedError, code_of, translated
 from sulq.dbapi.substitution import substituted
 from sulq.errors import MICRO
 from sulq.stepwise import in_steps
@@ -79,19 +65,9 @@ def widest(half_widths: Sequence[float | None]) -> float | None:
     return max((w for w in half_widths if w is not None), default=None)
 
 
-class Connection:
+class Connection(Errors):
     """One database, as PEP 249 sees it."""
 
-    Warning = Warning
-    Error = Error
-    InterfaceError = InterfaceError
-    DatabaseError = DatabaseError
-    DataError = DataError
-    OperationalError = OperationalError
-    IntegrityError = IntegrityError
-    InternalError = InternalError
-    ProgrammingError = ProgrammingError
-    NotSupportedError = NotSupportedError
     autocommit = True  # each answer stands by itself
 
     def __init__(

@@ -55,6 +55,21 @@ class NotSupportedError(DatabaseError):
     """An optional part of sulq is not installed."""
 
 
+class Errors:
+    """All of them, as attributes: what catches an error need not know whose connection it is."""
+
+    Warning = Warning
+    Error = Error
+    InterfaceError = InterfaceError
+    DatabaseError = DatabaseError
+    DataError = DataError
+    OperationalError = OperationalError
+    IntegrityError = IntegrityError
+    InternalError = InternalError
+    ProgrammingError = ProgrammingError
+    NotSupportedError = NotSupportedError
+
+
 # The first that fits.
 ERRORS: tuple[tuple[type[errors.SulqError], type[Error]], ...] = (
     (errors.BudgetExceeded, OperationalError),

@@ -12,7 +12,7 @@ from dataclasses import replace
 from sulq.engines.base import Engine, Matrix
 from sulq.engines.duckdb import DuckDBEngine
 from sulq.engines.select import needs_kernel
-from sulq.kernel.array_batch import ArrayBatch
+from sulq.kernel.batch import ArrayBatch
 from sulq.kernel.sums import batch_rows, gather
 from sulq.questions.check import CheckedQuery
 from sulq.sources.frames import ArrayRows

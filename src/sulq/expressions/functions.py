@@ -1,8 +1,8 @@
 """The functions a question may use, and no others; here those of texts and of dates.
 
-`FUNCTIONS` is the allow-list of what an expression's tree may hold: its text says what each does at
-its edges, the same on every engine. Each file of functions adds its own by a decorator. Which
-spellings of SQL become them is said by `READERS` in parse.py.
+`FUNCTIONS` and the five of `MADE` are the allow-list of what an expression's tree may hold: the
+texts say what each does at its edges, the same on every engine. Each file of functions adds its own
+by a decorator. Which spellings of SQL become them is said by `READERS` in parse.py.
 """
 
 from __future__ import annotations

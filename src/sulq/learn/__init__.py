@@ -10,7 +10,6 @@ it was made from. `price(db, ...)` says the most that `fit(db, ...)` will charge
     cuts.py            how a column falls into branches
     id3.py             ID3 decision trees (PODS 05, 4.4), and what they ask about each level
     kmeans.py          k-means (PODS 05, 4.2)
-    local_pictures.py  local regressions along their columns, drawn and in words
     local_regression.py  locally weighted regression, from sums in bins
     logistic.py        logistic regression, from moments and sums of what is predicted
     mixture.py         mixtures of normal distributions, by EM one step at a time
@@ -24,7 +23,7 @@ it was made from. `price(db, ...)` says the most that `fit(db, ...)` will charge
     regression.py      least squares from means and second moments; linear classifiers
     second_moments.py  means and second moments from one Products query
     seeds.py           where k-means begins: cells of many public points, clustered offline
-    shape_pictures.py  shape functions, drawn and in words
+    shape_pictures.py  shape functions and local regressions, drawn and in words
     shapes.py          shape functions: their cells, noise told from shape, what they say of a label
     spectral.py        k-means among the top singular vectors (PODS 05, 4.1)
     statistical.py     statistical queries, and a hidden conjunction by them (PODS 05, 4.5)

@@ -20,10 +20,10 @@ from sulq.expressions.quoting import quote
 from sulq.learn.arrays import Array
 from sulq.learn.base import BOUNDS, WELL_ABOVE, Regressor
 from sulq.learn.cuts import Cut, cut_of
-from sulq.learn.local_pictures import along_text
 from sulq.learn.model_pictures import Drawn
 from sulq.learn.parameters import About, parameter
 from sulq.learn.second_moments import CENTRE, count_and_sum_weights
+from sulq.learn.shape_pictures import along_text
 from sulq.learn.task import NOBODY, LeftOut, Task, bounds_of, conjoined, lacking
 
 COARSE = 0.1  # of the label's range: a kernel whose line has more noise than this is widened

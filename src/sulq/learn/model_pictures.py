@@ -19,10 +19,9 @@ from sulq.drawing.heat import Cell, Point, heat, scatter
 from sulq.drawing.svg import PAGE, SHEET, Figure
 from sulq.drawing.tree import Node, tree
 from sulq.learn.cuts import OTHER, Cut
-from sulq.learn.local_pictures import along_columns
 from sulq.learn.mixture_pictures import densities, groups
 from sulq.learn.parameters import checked_share
-from sulq.learn.shape_pictures import drawn_shapes
+from sulq.learn.shape_pictures import along_columns, drawn_shapes
 
 REACH = 1.96  # standard deviations of a 95% interval
 MAX_DOWN, MAX_ACROSS, MAX_LEAVES = 40, 12, 80  # of what a page shows

@@ -6,19 +6,21 @@ and marks the newest entry in the owner's seal.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager
-from typing import Any, Self
+from typing import Any, Self, TypeVar
 
 from sqlalchemy import Connection
 
 from sulq.errors import Refused, SulqError
-from sulq.ledger.chain import EMPTY, Page, hold_head, now, read_head
+from sulq.ledger.chain import EMPTY, Following, Page, hash_of, hold_head, now, read_head
 from sulq.ledger.replay import check_extends
 from sulq.ledger.retry import patient, plainly
 from sulq.ledger.seal import Seal
 from sulq.ledger.sqlite import Place
 from sulq.ledger.types import Head
+
+Walked = TypeVar("Walked", bound=Following)
 
 # Kinds with a meaning of their own.
 RESERVED = (
@@ -50,8 +52,19 @@ class Book:
         return book
 
     def _start(self) -> None:
-        """Believe nothing: walk the chain, compare the tables, then the mark outside."""
+        """Believe nothing of it, and know what it says."""
         raise NotImplementedError
+
+    def _walked(self, audit: Callable[[Connection], Walked]) -> Walked:
+        """Believe nothing: walk the chain, compare the tables, then the mark outside."""
+        # The mark first: another process may charge and mark while the chain is walked.
+        mark = self._seal.marked() if self._seal is not None else None
+        with self._reading() as connection:
+            found = audit(connection)
+            if self._seal is not None:
+                self._seal.check_mark(mark, found.head.number, lambda n: hash_of(connection, n))
+        self._seen, self.verified = found.head, now()
+        return found
 
     @property
     def lasting(self) -> bool:

@@ -19,7 +19,7 @@ from sqlalchemy import Connection, bindparam, insert, select
 from sulq.errors import BudgetExceeded, LedgerDamaged, PromiseError, Refused, SchemaError
 from sulq.ledger import location as place
 from sulq.ledger.book import Book
-from sulq.ledger.chain import ENTRIES, GROUP, SPENT, Page, Spending, digest, hash_of, now
+from sulq.ledger.chain import ENTRIES, GROUP, SPENT, Page, Spending, digest, now
 from sulq.ledger.group_shares import (
     Member,
     audit_group,
@@ -108,13 +108,7 @@ class GroupLedger(Book):
 
     @patient
     def _start(self) -> None:
-        """Believe nothing: walk the chain, compare the tables, then the mark outside."""
-        mark = self._seal.marked() if self._seal is not None else None
-        with self._reading() as connection:
-            replay = audit_group(connection)
-            if self._seal is not None:
-                self._seal.check_mark(mark, replay.head.number, lambda n: hash_of(connection, n))
-        self._seen, self.verified = replay.head, now()
+        replay = self._walked(audit_group)
         self.terms, self.total = replay.body["terms"], replay.body["total"]
         self.name = replay.body["name"]
         self._mark()

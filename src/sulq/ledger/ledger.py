@@ -32,7 +32,6 @@ from sulq.ledger.chain import (
     VERSION,
     Page,
     begin,
-    hash_of,
     hold_head,
     now,
     read_head,
@@ -139,9 +138,6 @@ class Ledger(Book, History):
 
     @patient
     def _start(self) -> None:
-        """Believe nothing: walk the chain, compare the tables, then the mark outside."""
-        # The mark first: another process may charge and mark while the chain is walked.
-        mark = self._seal.marked() if self._seal is not None else None
         with self._reading() as connection:
             current = is_current(connection)
         if not current:
@@ -149,13 +145,8 @@ class Ledger(Book, History):
                 hold_head(connection)  # nobody charges meanwhile
                 if not is_current(connection):  # another process may have been first
                     upgrade(connection)
-        with self._reading() as connection:
-            replay = audit(connection)
-            if self._seal is not None:
-                self._seal.check_mark(mark, replay.head.number, lambda n: hash_of(connection, n))
-        self.verified = now()
-        self._seen, self._epoch, self._since = replay.head, replay.head.epoch, replay.since
-        self._freeze = replay.freeze
+        replay = self._walked(audit)
+        self._epoch, self._since, self._freeze = replay.head.epoch, replay.since, replay.freeze
         self.terms, self.cells, self.total = replay.terms, replay.cells, replay.total
         self._open, self.width = open_cells(self.terms), cells_each(self.terms)
         self.name = replay.name

@@ -8,9 +8,9 @@ from typing import Any
 
 from sulq.database import Database
 from sulq.errors import MICRO, NotFound
-from sulq.kept_rehearsals import KeptRehearsals
 from sulq.mcp.tokens import PriceTokens
 from sulq.mcp.tools import answer_said, price_said, queries, schema_said
+from sulq.preview import KeptRehearsals
 from sulq.questions.describe import readable
 from sulq.spending_limit import SpendingLimit
 from sulq.values.table import Table

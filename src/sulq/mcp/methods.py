@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import json
-import math
 from typing import Any
 
 import sulq
-from sulq.errors import EngineFailed, Refused, SchemaError, SourceChanged, SulqError
+from sulq.errors import EngineFailed, Refused, SchemaError, SourceChanged, SulqError, public_kind
 from sulq.mcp.jsonrpc import (
     FAILED,
     NO_METHOD,
@@ -20,6 +19,7 @@ from sulq.mcp.jsonrpc import (
     result_of,
 )
 from sulq.mcp.tools import BY_NAME, TOOLS, Backend, called
+from sulq.values.number_text import finite
 
 VERSIONS = ("2025-11-25", "2025-06-18", "2025-03-26", "2024-11-05")
 INSTRUCTIONS = (
@@ -81,14 +81,14 @@ async def _call(params: dict[str, Any], backend: Backend) -> dict[str, Any]:
     try:
         return _content(await called(backend, tool, params.get("arguments")), False)
     except SulqError as error:
-        said = {"error": _kind(error), "message": heard(error), "charged": error.charged}
+        said = {"error": public_kind(error), "message": heard(error), "charged": error.charged}
         return _content(said, True)
     except Exception as error:
         raise RpcError(FAILED, UNEXPECTED) from error
 
 
 def _content(found: dict[str, Any], is_error: bool) -> dict[str, Any]:
-    values = _finite(found)
+    values = finite(found)
     text = values.pop("as_text", None)
     shown = json.dumps(values, ensure_ascii=False)
     return {
@@ -104,18 +104,3 @@ def heard(error: SulqError) -> str:
     if owners or not isinstance(error, Refused | EngineFailed):
         return STOPPED
     return str(error)
-
-
-def _kind(error: SulqError) -> str:
-    return next(k.__name__ for k in type(error).__mro__ if k.__module__ == "sulq.errors")
-
-
-def _finite(value: Any) -> Any:
-    """The same, with null for what JSON has not."""
-    if isinstance(value, float):
-        return value if math.isfinite(value) else None
-    if isinstance(value, dict):
-        return {str(k): _finite(v) for k, v in value.items()}
-    if isinstance(value, list | tuple):
-        return [_finite(v) for v in value]
-    return value

@@ -11,6 +11,7 @@ from sulq.mcp.methods import reply_to
 from sulq.mcp.tools import Backend
 
 MAX_LINE = 1_000_000  # bytes
+TOO_LONG = error_of(None, RpcError(INVALID, f"a message has at most {MAX_LINE:,} bytes."))
 
 
 def serve_lines(backend: Backend, source: BinaryIO, target: BinaryIO) -> None:
@@ -21,14 +22,10 @@ def serve_lines(backend: Backend, source: BinaryIO, target: BinaryIO) -> None:
             line = source.readline(MAX_LINE)
         if not too_long and not line.strip():
             continue
-        reply = _too_long() if too_long else asyncio.run(_reply(line, backend))
+        reply = TOO_LONG if too_long else asyncio.run(_reply(line, backend))
         if reply is not None:
             target.write(json.dumps(reply, allow_nan=False).encode() + b"\n")
             target.flush()
-
-
-def _too_long() -> dict[str, object]:
-    return error_of(None, RpcError(INVALID, f"a message has at most {MAX_LINE:,} bytes."))
 
 
 async def _reply(line: bytes, backend: Backend) -> dict[str, object] | None:

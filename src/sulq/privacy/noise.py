@@ -371,17 +371,22 @@ def _stitched_second_moment(v: int, c: int) -> float:
 @lru_cache(maxsize=1024)
 def _opendp(law: str, scale: float) -> Callable[[list[int]], list[int]]:
     """Return OpenDP's discrete Gaussian or Laplace: adds noise of this scale to each integer."""
+    from opendp import measurements
+
+    made = measurements.make_gaussian if law == "gaussian" else measurements.make_laplace
+    measurement: Callable[[list[int]], list[int]] = made(*_space(law), scale=scale)
+    return measurement
+
+
+@lru_cache(maxsize=2)
+def _space(law: str) -> tuple[object, object]:
+    """Return what OpenDP adds noise to: whole numbers, and how far apart they are."""
     load()
-    from opendp import measurements, metrics
+    from opendp import metrics
     from opendp.domains import atom_domain, vector_domain
 
-    space = vector_domain(atom_domain(T="i64"))
-    measurement: Callable[[list[int]], list[int]]
-    if law == "gaussian":
-        measurement = measurements.make_gaussian(space, metrics.l2_distance(T="f64"), scale=scale)
-    else:
-        measurement = measurements.make_laplace(space, metrics.l1_distance(T="i64"), scale=scale)
-    return measurement
+    distance = metrics.l2_distance(T="f64") if law == "gaussian" else metrics.l1_distance(T="i64")
+    return vector_domain(atom_domain(T="i64")), distance
 
 
 @lru_cache(maxsize=1)

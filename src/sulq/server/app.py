@@ -38,7 +38,7 @@ def make_app(
     routes.state.agents = Agents(services)
     gate = Gate(
         routes, services.registry, services.access, services.metrics, settings,
-        services.answers.crowd,
+        services.answers.overload,
     )  # fmt: skip
     console = Console(services, gate)
     listener = None

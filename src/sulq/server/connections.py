@@ -121,7 +121,7 @@ class Timely(H11Protocol):
             self._refuse_unread(who)
             return
         if self.door.waiting(who) > FEW:
-            self.gate.note_crowd()
+            self.gate.note_overload()
         self._line = who
         self.transport.pause_reading()
         self.door.enter(who, lambda: self._let_in(data))

@@ -15,11 +15,11 @@ from typing import Any
 
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from sulq.errors import KeyRefused, LimitReached, NotFound, QueryNotAllowed, SulqError
+from sulq.errors import KeyRefused, LimitReached, QueryNotAllowed, SulqError
 from sulq.server.bodies import parsed
 from sulq.server.services import logs
 from sulq.server.services.access import Access, Principal
-from sulq.server.services.admission import Crowd, Rate, Spaced, Waits, too_many
+from sulq.server.services.admission import Overload, Rate, Spaced, Waits, too_many
 from sulq.server.services.audit_log import acting
 from sulq.server.services.metrics import Metrics
 from sulq.server.services.registry import Registry
@@ -81,7 +81,7 @@ class Gate:
 
     def __init__(
         self, app: ASGIApp, registry: Registry, access: Access, metrics: Metrics,
-        settings: Settings, crowd: Crowd,
+        settings: Settings, overload: Overload,
     ) -> None:  # fmt: skip
         self._app = app
         self._registry = registry
@@ -89,14 +89,14 @@ class Gate:
         self._metrics = metrics
         self._settings = settings
         self._rate = rate_of(registry, "requests", settings.rate, settings.burst)
-        self._strangers = rate_of(registry, "strangers", *STRANGERS)
+        self.strangers = rate_of(registry, "strangers", *STRANGERS)  # by address
         self._here = self._rate if isinstance(self._rate, Rate) else Rate(
             settings.rate, settings.burst
         )  # fmt: skip
         self._refusals = Spaced(REFUSALS * settings.rate, REFUSALS * settings.burst)
         self._floods = Rate(1 / 60, 1)  # words about them in the log
         self._waits = Waits()
-        self._crowd = crowd
+        self._overload = overload
         self._open = Spaced(OPEN_SHARE * settings.rate, OPEN_SHARE * settings.burst)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -132,7 +132,7 @@ class Gate:
         """Whoever asks this often waits, and others' answers have more time."""
         seconds = self._open.wait(scope.get("client"))
         if seconds > 0:
-            self.note_crowd()
+            self.note_overload()
         await self._waits.wait(seconds)
 
     async def _held_back(self, scope: Scope, context: RequestContext) -> None:
@@ -144,9 +144,9 @@ class Gate:
 
     # ---- at the door ------------------------------------------------------------------------
 
-    def note_crowd(self) -> None:
+    def note_overload(self) -> None:
         """Somebody sends more than is read at once."""
-        self._crowd.note()
+        self._overload.note()
 
     def is_flood(self, person: int) -> bool:
         """Does this person wait for many refusals, and would be refused again?"""
@@ -154,7 +154,7 @@ class Gate:
 
     def refused(self, person: int) -> tuple[float, LimitReached]:
         """The seconds after which one more refusal is told, and what it says."""
-        self._crowd.note()
+        self._overload.note()
         with suppress(LimitReached):
             self._floods.take(person)
             logs.event("flood", logging.WARNING, person=person)
@@ -166,7 +166,7 @@ class Gate:
 
     async def _read(self, scope: Scope, receive: Receive, context: RequestContext) -> Receive:
         """The body for the route: read whole and parsed, or a file that it takes bit by bit."""
-        if _is_streamed(scope):
+        if scope["method"] == "PUT" and scope["path"].startswith(FILES):
             scope.get("state", {})[ARRIVING] = True
             return receive
         body = await body_of(scope, receive, self._settings)
@@ -190,7 +190,7 @@ class Gate:
                 return
             context.principal = self._access.principal(text)
         except KeyRefused:
-            self._strangers.take(_address(scope))
+            self.strangers.take(_address(scope))
             raise
         self.take(context.principal.person.id)
 
@@ -200,10 +200,6 @@ class Gate:
             with suppress(LimitReached):
                 self._here.take(who, much)
         self._rate.take(who, much)
-
-    def stranger(self, address: str) -> None:
-        """One more key refused to this address; LimitReached if it is too much."""
-        self._strangers.take(address)
 
     def _is_operator(self, authorization: str | None) -> bool:
         token = self._settings.metrics_token
@@ -230,14 +226,10 @@ class Gate:
         """One line, and one more in the owner's counts."""
         principal = context.principal
         if context.refused == LimitReached.__name__:
-            self._crowd.note()
+            self._overload.note()
         if principal is not None and context.dataset is not None:
-            self._metrics.add(
-                principal.person.tenant,
-                "sulq_requests_total",
-                dataset=context.dataset,
-                status=status,
-            )
+            tenant, labels = principal.person.tenant, {"dataset": context.dataset, "status": status}
+            self._metrics.add(tenant, "sulq_requests_total", **labels)
         said: dict[str, Any] = {"route": _route(scope), "status": status}
         if principal is not None:
             said |= {"person": principal.person.name, "key": principal.key}
@@ -316,11 +308,6 @@ async def body_of(scope: Scope, receive: Receive, settings: Settings) -> bytes:
             return b"".join(chunks)
 
 
-def _is_streamed(scope: Scope) -> bool:
-    """Is its body taken bit by bit, by its route?"""
-    return bool(scope["method"] == "PUT" and scope["path"].startswith(FILES))
-
-
 def _check_once(scope: Scope) -> None:
     """Refuse a header given twice, of which one reader takes the first and another the last."""
     names = [name for name, _ in scope["headers"] if name in ONCE]
@@ -348,8 +335,3 @@ def _too_large(most: int) -> HttpError:
     return HttpError(
         413, LimitReached(f"the body is larger than {most:,} bytes. Nothing was charged.")
     )
-
-
-def unknown_route() -> NotFound:
-    """What an address without a route hears."""
-    return NotFound("there is no such address. /v1/openapi.json lists them.")

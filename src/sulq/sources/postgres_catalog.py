@@ -100,7 +100,8 @@ SELECT
       NOT IN ('pg_class'::regclass, 'pg_collation'::regclass, 'pg_constraint'::regclass))
 """
 BEYOND = "pg_snapshot_xmax(pg_current_snapshot())::text"  # no transaction from here on is over
-MEANWHILE = 1000  # transactions while rows are counted; if more, rows are hashed
+MEANWHILE = 100  # transactions while rows are counted, or one for so many rows; if more come,
+ROWS_EACH = 5_000  # rows are hashed. A short list of them is quicker to look through
 FORCED = 2  # the number of rows that pg_surgery brought back
 HEAP = (0, 2)  # PostgreSQL's own way to store rows
 # Which transactions are over, in which life of the server: a crash ends with a checkpoint, and
@@ -333,7 +334,8 @@ def untouched(
     if not ready:
         return False
     # Each statement sees the rows of its own moment, so numbers that come meanwhile are there too.
-    every = range(numbers.start, max(numbers.stop, int(first) + MEANWHILE))
+    meanwhile = MEANWHILE and max(MEANWHILE, look.rows // ROWS_EACH)
+    every = range(numbers.start, max(numbers.stop, int(first) + meanwhile))
     written = ",".join(str(number % 2**32) for number in every)
     new = f"count(*) FILTER (WHERE xmin = ANY ('{{{FORCED},{written}}}'::xid[]))"
     found = _rows(connection, f"SELECT count(*), {new} FROM {relation.name}")[0]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any
 
 from sulq.errors import in_queries
@@ -56,3 +56,19 @@ def _digits(reach: float) -> int:
     if reach <= 0 or reach >= 10:
         return 0
     return min(2 - math.floor(math.log10(reach)), 12)
+
+
+def finite(value: Any) -> Any:
+    """A JSON document with null for NaN and infinities, which JSON has not."""
+    if isinstance(value, float):
+        return value if math.isfinite(value) else None
+    if isinstance(value, Mapping):
+        return {str(k): finite(v) for k, v in value.items()}
+    if isinstance(value, list | tuple):
+        return [finite(v) for v in value]
+    return value
+
+
+def half_width(reach: float) -> str:
+    """'+/- 12.3', to as many digits as are known."""
+    return "+/- " + with_error(0.0, reach).split("+/- ")[1]

@@ -81,7 +81,7 @@ def test_from_elsewhere_nobody_is_let_in_without_tls(tmp_path, monkeypatch):
     )  # fmt: skip
     said = {"certificate": str(made / "cert.pem"), "private_key": str(made / "key.pem")}
     with wired(tmp_path / "instance", said) as pg:
-        monkeypatch.setattr(listener, "_is_here", lambda address: False)
+        monkeypatch.setattr(listener, "is_loopback", lambda address: False)
         with pytest.raises(psycopg.OperationalError, match="connect with TLS"):
             pg.connect(sslmode="disable")
         with pg.raw() as own:  # a refusal of TLS by somebody between, then a start in the clear

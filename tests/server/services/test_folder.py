@@ -24,7 +24,7 @@ from sulq.server.services.folder import backup, begin, restore
 from sulq.server.services.people import People
 from sulq.server.services.registry import Registry
 from sulq.server.services.registry_tables import VERSION
-from sulq.server.services.settings import Settings, _from_environment
+from sulq.server.services.settings import Settings
 
 D = "/v1/datasets/people"
 NEW = {"name": "people", "source": "people.parquet", "schema": SCHEMA} | PROMISE
@@ -71,15 +71,15 @@ def test_settings_come_from_the_file_then_the_environment_then_the_command(tmp_p
     [("port", 70_000), ("port", "x"), ("padding", "perhaps"), ("rate", 0), ("workers", 1.5),
      ("host", ""), ("sources", "data"), ("colour", "red"), ("nesting", True)],
 )  # fmt: skip
-def test_a_wrong_setting_is_named(tmp_path, name, value):
+def test_a_wrong_setting_is_named(tmp_path, monkeypatch, name, value):
     """A setting that is wrong is refused by its name, with what is allowed."""
     begin(tmp_path / "instance", "anna")
     with pytest.raises(Refused, match=name):
         Settings.load(tmp_path / "instance", **{name: value})
     if isinstance(value, str) and name != "sources":
-        said = _from_environment({f"SULQ_SERVER_{name.upper()}": value})
+        monkeypatch.setenv(f"SULQ_SERVER_{name.upper()}", value)
         with pytest.raises(Refused, match=name):
-            Settings.load(tmp_path / "instance", **said)
+            Settings.load(tmp_path / "instance")
 
 
 def test_a_setting_of_before_is_read_with_a_word(tmp_path):

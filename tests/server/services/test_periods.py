@@ -8,10 +8,10 @@ from server.instance import made
 from sulq.errors import LimitReached
 from sulq.privacy.promise import Promise
 from sulq.server.services.periods import (
-    CROWDED,
     DEAR,
     FACTOR,
     KERNEL,
+    OVERLOADED,
     PLAIN,
     SHORTEST,
     SLACK,
@@ -43,15 +43,15 @@ def test_a_period_is_a_small_factor_of_what_the_whole_batch_takes(tmp_path):
     assert periods.of_a_count() == periods.of([COUNT]).seconds
 
 
-def test_a_crowd_makes_periods_longer_by_a_moment(tmp_path):
+def test_an_overload_makes_periods_longer_by_a_moment(tmp_path):
     """While somebody is refused for sending too much the scan has more time, and only it."""
     periods = Periods(PACE, Settings(tmp_path))
-    alone, crowded = periods.of([COUNT]), periods.of([COUNT], crowded=True)
-    more = crowded.seconds - alone.seconds
-    assert abs(more - CROWDED) <= (STEP - 1) * crowded.seconds < CROWDED
-    assert crowded.scan_seconds - alone.scan_seconds == pytest.approx(more)
+    alone, overloaded = periods.of([COUNT]), periods.of([COUNT], overloaded=True)
+    more = overloaded.seconds - alone.seconds
+    assert abs(more - OVERLOADED) <= (STEP - 1) * overloaded.seconds < OVERLOADED
+    assert overloaded.scan_seconds - alone.scan_seconds == pytest.approx(more)
     fixed = Periods(None, Settings(tmp_path, deadline_seconds=0.5))
-    assert fixed.of([COUNT]) == fixed.of([COUNT], crowded=True)
+    assert fixed.of([COUNT]) == fixed.of([COUNT], overloaded=True)
 
 
 def test_questions_of_one_scan_share_what_they_share():

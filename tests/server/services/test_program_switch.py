@@ -6,7 +6,6 @@ from server.instance import made
 
 import sulq
 from sulq.errors import QueryNotAllowed, Refused
-from sulq.server.services.program_switch import set_programs
 
 OLD = module("(param i32) (result i32) (i32.gt_s (local.get 0) (i32.const 40))")
 
@@ -24,7 +23,7 @@ def test_another_process_switches_programs(tmp_path):
 
         def switched(programs, fuel=None):
             record = there.datasets.find(1, "people")
-            set_programs(there.registry, there.datasets, record, programs, fuel)
+            there.datasets.set_programs(record, programs, fuel)
 
         with pytest.raises(QueryNotAllowed, match="programs are off"):
             asked()

@@ -7,106 +7,84 @@ from fastapi import Response
 from sulq.errors import NotPermitted
 from sulq.server.api import bodies as models
 from sulq.server.api import replies
-from sulq.server.api.dependencies import Anyone, WholeOwner, errors, reply, router
-from sulq.server.services.people import Key, People, Person
+from sulq.server.api.dependencies import Anyone, Routes, WholeOwner, reply
+from sulq.server.services.people import Key
 
-routes = router("people")
+route = Routes("people")
 
 
-@routes.get("/me", response_model=replies.MeReply, summary="Whose key this is")
+@route("GET /me", "Whose key this is", replies.MeReply)
 async def me(caller: Anyone) -> Response:
     """Your name and role, this key, and the datasets it is for."""
-    principal = caller.principal
-    found = await caller.look(caller.services.access.datasets, principal)
-    person = {"name": principal.person.name, "role": principal.person.role}
-    return reply(person | {"key": principal.key, "datasets": [record.name for record in found]})
+    found = await caller.look(caller.services.access.datasets, caller.principal)
+    who = {"name": caller.person.name, "role": caller.person.role, "key": caller.principal.key}
+    return reply(who | {"datasets": [record.name for record in found]})
 
 
-@routes.get("/analysts", response_model=replies.AnalystsReply, summary="Your analysts")
+@route("GET /analysts", "Your analysts", replies.AnalystsReply)
 async def analysts(caller: WholeOwner) -> Response:
     """With the datasets each is invited to."""
-    tenant = caller.principal.person.tenant
-    return reply({"analysts": await caller.look(caller.services.people.analysts, tenant)})
+    found = await caller.look(caller.services.people.analysts, caller.person.tenant)
+    return reply({"analysts": found})
 
 
-@routes.post(
-    "/analysts", response_model=replies.NewAnalystReply, summary="A new analyst", status_code=201
-)
+@route("POST /analysts", "A new analyst", replies.NewAnalystReply, status_code=201)
 async def add_analyst(caller: WholeOwner, body: models.NewAnalyst) -> Response:
     """They need a key, and an invitation to a dataset."""
-    tenant = caller.principal.person.tenant
-    person = await caller.look(caller.services.people.add_analyst, tenant, body.name)
-    return reply({"name": person.name}, 201)
+    await caller.look(caller.services.people.add_analyst, caller.person.tenant, body.name)
+    return reply({"name": body.name}, 201)
 
 
-@routes.delete(
-    "/analysts/{analyst}", response_model=replies.RemovedReply, summary="Remove an analyst"
-)
+@route("DELETE /analysts/{analyst}", "Remove an analyst", replies.RemovedReply)
 async def remove_analyst(caller: WholeOwner, analyst: str) -> Response:
     """Their keys end and their invitations. What they spent stays spent."""
-    tenant = caller.principal.person.tenant
-    by = caller.principal.person.name
-    await caller.look(caller.services.people.remove_analyst, tenant, analyst, by)
+    owner = caller.person
+    await caller.look(caller.services.people.remove_analyst, owner.tenant, analyst, owner.name)
     return reply({"removed": analyst})
 
 
-@routes.get("/keys", response_model=replies.KeysReply, summary="Keys, without their secrets")
+@route("GET /keys", "Keys, without their secrets", replies.KeysReply)
 async def keys(caller: Anyone) -> Response:
     """Your own; an owner's list has their analysts' too."""
     whole = caller.principal.is_owner and caller.principal.scope is None
-    person = None if whole else caller.principal.person.id
-    tenant = caller.principal.person.tenant
-    return reply({"keys": await caller.look(caller.services.people.keys, tenant, person)})
+    person = None if whole else caller.person.id
+    found = await caller.look(caller.services.people.keys, caller.person.tenant, person)
+    return reply({"keys": found})
 
 
-@routes.post(
-    "/keys", summary="A new key", status_code=201, response_model=models.KeyReply,
-    responses=errors(404),
-)  # fmt: skip
+@route("POST /keys", "A new key", models.KeyReply, status_code=201, also=(404,))
 async def new_key(caller: WholeOwner, body: models.NewKey) -> Response:
     """For yourself or for one of your analysts. It is shown this once."""
-    key = await caller.look(_new_key, caller.services.people, caller.principal.person, body)
+    people, person = caller.services.people, caller.person
+    if body.analyst is not None:
+        person = await caller.look(people.analyst, person.tenant, body.analyst)
+    wanted = body.model_dump(exclude={"analyst"})
+    return _shown(await caller.look(lambda: people.new_key(person, **wanted)))
+
+
+def _shown(key: Key) -> Response:
     return reply({"key": key.text, "id": key.id, "expires": key.expires}, 201)
 
 
-def _new_key(people: People, person: Person, body: models.NewKey) -> Key:
-    if body.analyst is not None:
-        person = people.analyst(person.tenant, body.analyst)
-    return people.new_key(
-        person, datasets=body.datasets, days=body.days, label=body.label, cap=body.cap
-    )
-
-
-@routes.post(
-    "/keys/rotate", summary="A new key in place of this one", status_code=201,
-    response_model=models.KeyReply,
-)  # fmt: skip
+@route("POST /keys/rotate", "A new key in place of this one", models.KeyReply, status_code=201)
 async def rotate(caller: Anyone) -> Response:
     """For the same datasets and until the same day. The key you send ends at once."""
-    key = await caller.look(caller.services.people.rotate, caller.principal.key)
-    return reply({"key": key.text, "id": key.id, "expires": key.expires}, 201)
+    return _shown(await caller.look(caller.services.people.rotate, caller.principal.key))
 
 
-@routes.put("/keys/{key}/cap", response_model=replies.CapReply, summary="What a key may spend")
+@route("PUT /keys/{key}/cap", "What a key may spend", replies.CapReply)
 async def set_cap(caller: WholeOwner, key: str, body: models.SetCap) -> Response:
     """Its questions are refused beyond it, at every door. What was paid before stays free."""
-    tenant = caller.principal.person.tenant
-    cap = await caller.look(caller.services.caps.set, tenant, key, body.queries)
+    cap = await caller.look(caller.services.caps.set, caller.person.tenant, key, body.queries)
     most, spent = (None, 0) if cap is None else (cap.most, cap.spent)
     return reply({"key": key, "cap_micro": most, "spent_micro": spent})
 
 
-@routes.delete(
-    "/keys/{key}",
-    response_model=replies.RevokedReply,
-    summary="Revoke a key",
-    responses=errors(403),
-)
+@route("DELETE /keys/{key}", "Revoke a key", replies.RevokedReply, also=(403,))
 async def revoke(caller: Anyone, key: str) -> Response:
     """At once. Your own keys; an owner's for all of their datasets and analysts."""
     if caller.principal.scope is not None and key != caller.principal.key:
         raise NotPermitted("a key for some datasets may revoke itself only. Nothing was changed.")
-    person = None if caller.principal.is_owner else caller.principal.person.id
-    tenant = caller.principal.person.tenant
-    await caller.look(caller.services.people.revoke, tenant, key, person)
+    person = None if caller.principal.is_owner else caller.person.id
+    await caller.look(caller.services.people.revoke, caller.person.tenant, key, person)
     return reply({"revoked": key})

@@ -10,22 +10,22 @@ import json
 from typing import Any
 from urllib.parse import urlsplit
 
-from fastapi import APIRouter, Request, Response
+from fastapi import Request, Response
 
 from sulq.database import Database
 from sulq.errors import NotPermitted, Refused, in_queries
-from sulq.kept_rehearsals import KeptRehearsals
 from sulq.mcp.methods import VERSIONS, reply_to
 from sulq.mcp.tokens import PriceTokens
 from sulq.mcp.tools import answer_said, price_said, queries, schema_said
+from sulq.preview import KeptRehearsals
 from sulq.questions.question import Question
-from sulq.server.api.dependencies import Anyone, Caller, StrictRoute, context_of, reply
+from sulq.server.api.dependencies import Anyone, Caller, Routes, context_of, reply
 from sulq.server.gate import RequestContext
 from sulq.server.services.access import Record
 from sulq.server.services.context import Services
 from sulq.server.services.histories import newest_of
 
-routes = APIRouter(tags=["agents"], route_class=StrictRoute)
+route = Routes("agents", prefix="")
 HOW = (
     "An agent spends only within a cap that the owner set for its key: sulq key cap KEY 5, or "
     "PUT /v1/keys/KEY/cap."
@@ -40,7 +40,7 @@ class Agents:
         self.rehearsals = KeptRehearsals()
 
 
-@routes.post("/mcp", include_in_schema=False)
+@route("POST /mcp", "The Model Context Protocol", include_in_schema=False)
 async def mcp(caller: Anyone, request: Request) -> Response:
     """One message of the protocol; a notification gets no body."""
     _check_headers(request)

@@ -10,7 +10,7 @@ from starlette.exceptions import HTTPException
 from starlette.routing import Match
 
 import sulq
-from sulq.errors import QueryNotAllowed, Refused, SulqError
+from sulq.errors import NotFound, QueryNotAllowed, Refused, SulqError
 from sulq.server.api import (
     accounts,
     agents,
@@ -21,7 +21,7 @@ from sulq.server.api import (
     questions,
 )
 from sulq.server.api.dependencies import context_of
-from sulq.server.gate import OPEN, unknown_route
+from sulq.server.gate import OPEN
 from sulq.server.services.allowed_sources import without_paths
 from sulq.server.services.responses import (
     JSON,
@@ -51,7 +51,7 @@ def api() -> FastAPI:
         openapi_url="/v1/openapi.json", docs_url=None, redoc_url=None, redirect_slashes=False,
     )  # fmt: skip
     for part in PARTS:
-        app.include_router(part.routes)
+        app.include_router(part.route.router)
     app.add_exception_handler(SulqError, _refused)
     app.add_exception_handler(RequestValidationError, _invalid)
     app.add_exception_handler(HTTPException, _unrouted)
@@ -97,7 +97,8 @@ def _invalid(request: Request, error: Any) -> Response:
 
 def _unrouted(request: Request, error: Any) -> Response:
     if error.status_code == 404:
-        return _said(request, unknown_route(), 404)
+        missing = NotFound("there is no such address. /v1/openapi.json lists them.")
+        return _said(request, missing, 404)
     if error.status_code == 405:
         made = _said(request, Refused(f"{request.method} is not for this address."), 405)
         made.headers["allow"] = ", ".join(_allowed(request))
@@ -107,7 +108,7 @@ def _unrouted(request: Request, error: Any) -> Response:
 
 def _allowed(request: Request) -> list[str]:
     """The methods that this address has, over all routes to it."""
-    routes = [*request.app.routes, *(route for part in PARTS for route in part.routes.routes)]
+    routes = [*request.app.routes, *(route for part in PARTS for route in part.route.router.routes)]
     found = [r for r in routes if r.matches(request.scope)[0] is not Match.NONE]
     return sorted({method for route in found for method in getattr(route, "methods", None) or ()})
 

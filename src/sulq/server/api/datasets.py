@@ -24,21 +24,20 @@ from sulq.server.api.dependencies import (
     Anyone,
     DatasetCaller,
     OwnDataset,
+    Routes,
     WholeOwner,
     declared,
     reply,
-    router,
 )
 from sulq.server.services.access import Record
 from sulq.server.services.allowed_sources import as_missing
 from sulq.server.services.datasets import PROMISE, Dataset
 from sulq.server.services.histories import chain_of
-from sulq.server.services.program_switch import set_programs
 from sulq.values.column import plain
 
 # Decisions that every principal sees.
 SHOWN = ("open", "join", "refresh", "append", "carry", "freeze", "resume", "override", "restore")
-routes = router("datasets")
+route = Routes("datasets")
 
 
 class NdJson(StreamingResponse):
@@ -47,7 +46,7 @@ class NdJson(StreamingResponse):
     media_type = "application/x-ndjson"
 
 
-@routes.get("/datasets", response_model=replies.DatasetsReply, summary="The datasets of this key")
+@route("GET /datasets", "The datasets of this key", replies.DatasetsReply)
 async def list_datasets(caller: Anyone) -> Response:
     """Names, states and descriptions."""
     found = await caller.look(caller.services.access.datasets, caller.principal)
@@ -61,12 +60,10 @@ def _line(record: Record) -> dict[str, Any]:
     }  # fmt: skip
 
 
-@routes.post(
-    "/datasets", response_model=replies.DatasetReply, summary="Make a dataset", status_code=201
-)
+@route("POST /datasets", "Make a dataset", replies.DatasetReply, status_code=201)
 async def create(caller: WholeOwner, body: models.NewDataset) -> Response:
     """Rows that were asked about before go on with the ledger they have."""
-    services, owner = caller.services, caller.principal.person
+    services, owner = caller.services, caller.person
     arguments = {name: getattr(body, name) for name in PROMISE}
     if body.mode != "noise":
         arguments["mode"] = body.mode
@@ -75,10 +72,8 @@ async def create(caller: WholeOwner, body: models.NewDataset) -> Response:
         arguments["simulate"] = services.sources.allowed(body.simulate, owner)
     source = services.sources.allowed(body.source, owner)
     arguments |= {"source": source, "schema": declared(body.schema_)}
-    if body.table is not None:
-        arguments["table"] = body.table
-    if body.group is not None:
-        arguments["group"] = body.group
+    named = {"table": body.table, "group": body.group}
+    arguments |= {name: said for name, said in named.items() if said is not None}
     if body.programs:
         arguments |= {"programs": True, "program_fuel": body.program_fuel}
     make = partial(
@@ -90,11 +85,7 @@ async def create(caller: WholeOwner, body: models.NewDataset) -> Response:
     return reply(await _described(DatasetCaller(services, caller.principal, record)), 201)
 
 
-@routes.get(
-    "/datasets/{name}",
-    response_model=replies.DatasetReply,
-    summary="A dataset: schema, promise, budget",
-)
+@route("GET /datasets/{name}", "A dataset: schema, promise, budget", replies.DatasetReply)
 async def describe(here: ADataset) -> Response:
     """All that is public about it, and what you may spend."""
     return reply(await _described(here))
@@ -144,9 +135,7 @@ def _budget(db: Any) -> dict[str, Any]:
     return budget | ({"group": found.group} if found.group else {})
 
 
-@routes.get(
-    "/datasets/{name}/budget", response_model=replies.BudgetReply, summary="What is spent and left"
-)
+@route("GET /datasets/{name}/budget", "What is spent and left", replies.BudgetReply)
 async def budget(here: ADataset) -> Response:
     """In micro-queries: yours to spend, and the table's for each combination of public values."""
     return reply(await here.look_at_ledger(_budgets, await here.own_view()))
@@ -165,9 +154,7 @@ def _budgets(db: Database) -> dict[str, Any]:
     return _budget(db) | {"cells": cells}
 
 
-@routes.patch(
-    "/datasets/{name}", response_model=replies.DatasetLine, summary="Describe, freeze or thaw"
-)
+@route("PATCH /datasets/{name}", "Describe, freeze or thaw", replies.DatasetLine)
 async def change(here: OwnDataset, body: models.Change) -> Response:
     """A frozen dataset answers nothing until it is thawed: state "open".
 
@@ -177,62 +164,52 @@ async def change(here: OwnDataset, body: models.Change) -> Response:
     if body.description is not None:
         await here.look(datasets.describe, here.record, body.description)
     if body.state is not None:
-        by = here.principal.person.name
+        by = here.person.name
         await here.run(datasets.set_state, here.record, body.state, body.reason, by)
     if body.programs is not None or body.program_fuel is not None:
-        switch = partial(set_programs, here.services.registry, datasets, here.record)
-        await here.run(switch, body.programs, body.program_fuel)
+        await here.run(datasets.set_programs, here.record, body.programs, body.program_fuel)
     return reply(_line(await here.look(datasets.record, here.record.id)))
 
 
-@routes.delete("/datasets/{name}", response_model=replies.ClosedReply, summary="Close a dataset")
+@route("DELETE /datasets/{name}", "Close a dataset", replies.ClosedReply)
 async def close(here: OwnDataset) -> Response:
     """It is gone for everyone. Its ledger stays: the same rows made again go on with it."""
     await here.run(here.services.datasets.set_state, here.record, "closed")
     return reply({"closed": here.record.name})
 
 
-@routes.post(
-    "/datasets/{name}/refresh",
-    response_model=replies.DatasetReply,
-    summary="Go on with changed rows",
-)
+@route("POST /datasets/{name}/refresh", "Go on with changed rows", replies.DatasetReply)
 async def refresh(here: OwnDataset, body: models.Refresh) -> Response:
     """Logged; what was spent stays spent, and stored answers about the old rows are not given."""
     schema = None if body.schema_ is None else declared(body.schema_)
     datasets, record = here.services.datasets, here.record
-    await here.run(here.services.sources.check_still, record.arguments, here.principal.person)
+    await here.run(here.services.sources.check_still, record.arguments, here.person)
     with as_missing(record.name):
         await here.run(datasets.refresh, record, body.reason, schema)
-    fresh = await here.look(datasets.record, record.id)
+    return await _as_now(here)
+
+
+async def _as_now(here: DatasetCaller) -> Response:
+    fresh = await here.look(here.services.datasets.record, here.record.id)
     return reply(await _described(replace(here, record=fresh)))
 
 
-@routes.post(
-    "/datasets/{name}/append",
-    response_model=replies.DatasetReply,
-    summary="Take in rows of new periods",
-)
+@route("POST /datasets/{name}/append", "Take in rows of new periods", replies.DatasetReply)
 async def append(here: OwnDataset, body: models.Append) -> Response:
     """Logged; older periods keep what was spent on them, new ones begin with nothing.
 
     `rows` names a file that the server may read, whose rows are written into the source. Without
     it they are there already.
     """
-    datasets, record, owner = here.services.datasets, here.record, here.principal.person
+    datasets, record, owner = here.services.datasets, here.record, here.person
     await here.run(here.services.sources.check_still, record.arguments, owner)
     rows = None if body.rows is None else here.services.sources.allowed(body.rows, owner)
     with as_missing(record.name if body.rows is None else body.rows):
         await here.run(datasets.append, record, rows, body.reason)
-    fresh = await here.look(datasets.record, record.id)
-    return reply(await _described(replace(here, record=fresh)))
+    return await _as_now(here)
 
 
-@routes.get(
-    "/datasets/{name}/ledger",
-    summary="The whole ledger, one entry a line",
-    response_class=NdJson,
-)
+@route("GET /datasets/{name}/ledger", "The whole ledger, one entry a line", response_class=NdJson)
 async def ledger(here: OwnDataset) -> Response:
     """Each entry with the hash of the one before: whoever has it can check it elsewhere."""
     lines = chain_of((await here.dataset()).db)
@@ -249,10 +226,10 @@ def _some(lines: Iterator[bytes], count: int = 500) -> bytes:
     return b"".join(islice(lines, count))
 
 
-@routes.get(
-    "/datasets/{name}/allotments",
-    response_model=replies.AllotmentsReply,
-    summary="What each analyst spent and may spend",
+@route(
+    "GET /datasets/{name}/allotments",
+    "What each analyst spent and may spend",
+    replies.AllotmentsReply,
 )
 async def allotments(here: OwnDataset) -> Response:
     """In micro-queries, with the analysts who are invited."""
@@ -266,10 +243,10 @@ async def allotments(here: OwnDataset) -> Response:
     return reply({"allotments": {name: nothing for name in members} | found})
 
 
-@routes.put(
-    "/datasets/{name}/allotments/{analyst}",
-    response_model=replies.AllottedReply,
-    summary="Allot a part of T to an analyst",
+@route(
+    "PUT /datasets/{name}/allotments/{analyst}",
+    "Allot a part of T to an analyst",
+    replies.AllottedReply,
 )
 async def allot(here: OwnDataset, analyst: str, body: models.Allot) -> Response:
     """A cap, not a reservation: T is one for everybody. Logged in the ledger."""
@@ -278,20 +255,14 @@ async def allot(here: OwnDataset, analyst: str, body: models.Allot) -> Response:
     return reply({"analyst": analyst, "queries": body.queries})
 
 
-@routes.put(
-    "/datasets/{name}/analysts/{analyst}",
-    response_model=replies.InvitedReply,
-    summary="Invite an analyst",
-)
+@route("PUT /datasets/{name}/analysts/{analyst}", "Invite an analyst", replies.InvitedReply)
 async def invite(here: OwnDataset, analyst: str) -> Response:
     """They see the dataset and may ask it."""
     return await _set_invited(here, analyst, True)
 
 
-@routes.delete(
-    "/datasets/{name}/analysts/{analyst}",
-    response_model=replies.InvitedReply,
-    summary="Take an invitation back",
+@route(
+    "DELETE /datasets/{name}/analysts/{analyst}", "Take an invitation back", replies.InvitedReply
 )
 async def uninvite(here: OwnDataset, analyst: str) -> Response:
     """The dataset is no longer there for them. What they spent stays spent."""
@@ -302,5 +273,5 @@ async def _set_invited(here: DatasetCaller, analyst: str, invited: bool) -> Resp
     people, record = here.services.people, here.record
     change = people.invite if invited else people.uninvite
     person = await here.look(people.analyst, record.tenant, analyst)
-    await here.look(change, record.id, person, here.principal.person.name)
+    await here.look(change, record.id, person, here.person.name)
     return reply({"dataset": record.name, "analyst": analyst, "invited": invited})

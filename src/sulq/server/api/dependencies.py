@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 import tomllib
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable, Coroutine, Sequence
 from dataclasses import dataclass
 from typing import Annotated, Any, TypeVar, get_type_hints
 
@@ -22,9 +22,11 @@ from sulq.server.gate import OPEN, RequestContext
 from sulq.server.services.access import Principal, Record
 from sulq.server.services.context import Services
 from sulq.server.services.datasets import Dataset
+from sulq.server.services.people import Person
 from sulq.server.services.responses import JSON, dumped
 
 Given = TypeVar("Given")
+Endpoint = TypeVar("Endpoint", bound=Callable[..., Any])
 REQUEST_ID = re.compile(r"[\x21-\x7e]{1,200}")
 
 _WORDS = {
@@ -73,9 +75,22 @@ class StrictRoute(APIRoute):
         return handler
 
 
-def router(tag: str) -> APIRouter:
-    """A router for routes of one kind."""
-    return APIRouter(prefix="/v1", tags=[tag], route_class=StrictRoute)
+class Routes:
+    """Routes of one kind, each declared so:
+
+    @route("GET /me", "Whose key this is", replies.MeReply, also=(errors beside the usual ones))
+    """
+
+    def __init__(self, tag: str, prefix: str = "/v1") -> None:
+        self.router = APIRouter(prefix=prefix, tags=[tag], route_class=StrictRoute)
+
+    def __call__(
+        self, place: str, summary: str, holds: Any = None, also: Sequence[int] = (), **more: Any
+    ) -> Callable[[Endpoint], Endpoint]:
+        """Declare a route: its method and path, what it does, what its reply holds."""
+        method, path = place.split()
+        known = {"summary": summary, "response_model": holds, "responses": errors(*also)}
+        return self.router.api_route(path, methods=[method], **known | more)
 
 
 def context_of(request: Request) -> RequestContext:
@@ -90,6 +105,11 @@ class Caller:
 
     services: Services
     principal: Principal
+
+    @property
+    def person(self) -> Person:
+        """Whose key it is."""
+        return self.principal.person
 
     async def run(self, function: Callable[..., Given], *arguments: Any) -> Given:
         """Run what blocks in a thread."""
@@ -203,13 +223,22 @@ def checked_id(request_id: str | None) -> str | None:
 
 
 def declared(said: dict[str, Any] | str) -> dict[str, Any]:
-    """The schema of a body: an object, or the text of a TOML file."""
-    if isinstance(said, dict):
-        return said
+    """The schema of a body: an object, or the text of a TOML file; it names no files here.
+
+    A lookup table's file would be read on the server, whoever it belongs to.
+    """
     try:
-        return tomllib.loads(said)
+        found = said if isinstance(said, dict) else tomllib.loads(said)
     except (tomllib.TOMLDecodeError, RecursionError) as error:
         raise SchemaError(f"schema: not valid TOML: {str(error)[:200]}.") from None
+    lookups = found.get("lookups")
+    for name, table in lookups.items() if isinstance(lookups, dict) else ():
+        if isinstance(table, dict) and "file" in table:
+            raise SchemaError(
+                f"lookups.{name}: over HTTP a lookup table has its rows in the schema, rows = "
+                "[...] and no file: files are read for who opens rows on their own machine."
+            )
+    return found
 
 
 def reply(body: Any, status: int = 200) -> Response:

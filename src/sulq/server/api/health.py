@@ -11,27 +11,22 @@ from fastapi.responses import PlainTextResponse
 import sulq
 from sulq.errors import MICRO, LimitReached
 from sulq.server.api import replies
-from sulq.server.api.dependencies import Counts, WholeOwner, errors, reply, router
+from sulq.server.api.dependencies import Counts, Routes, WholeOwner, reply
 from sulq.server.services.context import Services
 from sulq.server.services.metrics import Sample
 from sulq.server.services.responses import error_body
 
-routes = router("running")
+route = Routes("running")
 
 
-@routes.get("/health", response_model=replies.HealthReply, summary="Is it up?")
+@route("GET /health", "Is it up?", replies.HealthReply)
 async def health(request: Request) -> Response:
     """Needs no key, and says nothing of what is here but whether time is kept from telling."""
     padding = request.app.state.services.settings.padding
     return reply({"status": "ok", "sulq": sulq.__version__, "padding": padding})
 
 
-@routes.get(
-    "/ready",
-    response_model=replies.ReadyReply,
-    summary="May it be sent questions?",
-    responses=errors(503),
-)
+@route("GET /ready", "May it be sent questions?", replies.ReadyReply, also=(503,))
 async def ready(request: Request) -> Response:
     """For whoever spreads questions over several servers. Needs no key; also at `/ready`.
 
@@ -43,26 +38,21 @@ async def ready(request: Request) -> Response:
     return reply(error_body(LimitReached("this server is not ready. Ask another.", 1.0)), 503)
 
 
-@routes.get("/alarms", response_model=replies.AlarmsReply, summary="What an owner should look at")
+@route("GET /alarms", "What an owner should look at", replies.AlarmsReply)
 async def alarms(caller: WholeOwner) -> Response:
     """Newest first: replies that were late, datasets that froze."""
-    tenant = caller.principal.person.tenant
-    found = await caller.look(caller.services.registry.alarms, tenant)
+    found = await caller.look(caller.services.registry.alarms, caller.person.tenant)
     return reply({"alarms": [dict(row) for row in found]})
 
 
-@routes.post("/alarms/seen", response_model=replies.SeenReply, summary="Mark all alarms as seen")
+@route("POST /alarms/seen", "Mark all alarms as seen", replies.SeenReply)
 async def seen(caller: WholeOwner) -> Response:
     """Late replies are counted anew towards the freezing of a dataset."""
-    await caller.look(caller.services.registry.see_alarms, caller.principal.person.tenant)
+    await caller.look(caller.services.registry.see_alarms, caller.person.tenant)
     return reply({"seen": True})
 
 
-@routes.get(
-    "/metrics",
-    summary="Counts of your datasets, for Prometheus",
-    response_class=PlainTextResponse,
-)
+@route("GET /metrics", "Counts of your datasets, for Prometheus", response_class=PlainTextResponse)
 async def metrics(counts: Counts) -> Response:
     """Since this process started. There are no times in it.
 
@@ -75,16 +65,17 @@ async def metrics(counts: Counts) -> Response:
 
 def _samples(services: Services, tenant: int | None) -> Iterator[Sample]:
     if tenant is not None:
-        yield from _of_tenant(services, tenant)
+        yield from samples_of(services, tenant)
         return
     yield "sulq_ready", {}, int(services.readiness.ready)
     more = {"process": os.getpid()} if services.settings.workers > 1 else {}
     for owner in services.people.all_owners():
-        for name, labels, value in _of_tenant(services, owner.tenant):
+        for name, labels, value in samples_of(services, owner.tenant):
             yield name, {"owner": owner.name} | labels | more, value
 
 
-def _of_tenant(services: Services, tenant: int) -> Iterator[Sample]:
+def samples_of(services: Services, tenant: int) -> Iterator[Sample]:
+    """The counts of one tenant, and values of this moment."""
     yield from services.metrics.of(tenant)
     unseen = sum(row["seen"] is None for row in services.registry.alarms(tenant))
     yield "sulq_alarms", {}, unseen

@@ -9,12 +9,12 @@ from fastapi import Request, Response
 from pydantic import Field
 
 from sulq.server.api.bodies import Body
-from sulq.server.api.dependencies import WholeOwner, errors, reply, router
-from sulq.server.api.replies import Reply, Time
+from sulq.server.api.dependencies import Routes, WholeOwner, reply
+from sulq.server.api.replies import Reply, Time, holding
 from sulq.server.services.context import Services
 from sulq.server.services.institution import no_institution
 
-routes = router("oversight")
+route = Routes("oversight")
 MAX_ENTRIES = 1000
 GRANT = "urn:ietf:params:oauth:grant-type:token-exchange"
 KIND = "urn:ietf:params:oauth:token-type:"
@@ -68,16 +68,8 @@ class NewWebhookReply(Reply):
     secret: str = Field(examples=["whsec_..."])
 
 
-class SentReply(Reply):
-    """A message is on its way."""
-
-    sent: Literal[True]
-
-
-class RemovedWebhook(Reply):
-    """Nothing is sent any more."""
-
-    removed: Literal[True]
+SentReply = holding("SentReply", "A message is on its way.", sent=Literal[True])
+RemovedWebhook = holding("RemovedWebhook", "Nothing is sent any more.", removed=Literal[True])
 
 
 class Exchange(Body):
@@ -104,25 +96,28 @@ class TokenReply(Reply):
 # ---- the audit log ----------------------------------------------------------------------------
 
 
-@routes.get(
-    "/audit-log", response_model=LogReply, summary="Who was let in, who decided what",
-    responses=errors(422),
-)  # fmt: skip
+@route("GET /audit-log", "Who was let in, who decided what", LogReply, also=(422,))
 async def audit_log(
     caller: WholeOwner,
     after: int = Parameter(-1, ge=-1, le=2**53, description="Only entries after this number."),
     limit: int = Parameter(MAX_ENTRIES, ge=1, le=MAX_ENTRIES),
 ) -> Response:
     """Sign-ins, keys, people, invitations, freezes: each entry has the hash of the one before."""
-    log, tenant = caller.services.log, caller.principal.person.tenant
+    log, tenant = caller.services.log, caller.person.tenant
     found = await caller.look(log.entries, tenant, after, limit)
     return reply({"entries": found, "head": await caller.look(log.head, tenant)})
 
 
-@routes.get(
-    "/audit-log/verify", response_model=LogHead, summary="Check the audit log",
-    responses=errors(409, 422, 503),
-)  # fmt: skip
+@route(
+    "GET /audit-log/verify",
+    "Check the audit log",
+    LogHead,
+    also=(
+        409,
+        422,
+        503,
+    ),
+)
 async def verify(
     caller: WholeOwner,
     head: str | None = Parameter(
@@ -130,54 +125,54 @@ async def verify(
     ),
 ) -> Response:
     """Every link, and that the entry you kept is still in it; the newest entry if all is well."""
-    tenant = caller.principal.person.tenant
-    return reply(await caller.run(caller.services.log.verify, tenant, head))
+    return reply(await caller.run(caller.services.log.verify, caller.person.tenant, head))
 
 
 # ---- the webhook ------------------------------------------------------------------------------
 
 
-@routes.get(
-    "/webhook", response_model=WebhookReply, summary="Where messages go", responses=errors(404)
-)
+@route("GET /webhook", "Where messages go", WebhookReply, also=(404,))
 async def webhook(caller: WholeOwner) -> Response:
     """When a budget runs low, a dataset freezes or is late, a key expires soon."""
-    return reply(await caller.look(caller.services.webhooks.shown, caller.principal.person.tenant))
+    return reply(await caller.look(caller.services.webhooks.shown, caller.person.tenant))
 
 
-@routes.put("/webhook", response_model=NewWebhookReply, summary="Have messages sent")
+@route("PUT /webhook", "Have messages sent", NewWebhookReply)
 async def set_webhook(caller: WholeOwner, body: SetWebhook) -> Response:
     """To a host that whoever runs the server allows. The secret signs each message."""
-    tenant = caller.principal.person.tenant
-    secret = await caller.look(caller.services.webhooks.set, tenant, body.url)
+    secret = await caller.look(caller.services.webhooks.set, caller.person.tenant, body.url)
     return reply({"url": body.url, "secret": secret})
 
 
-@routes.delete(
-    "/webhook", response_model=RemovedWebhook, summary="No more messages", responses=errors(404)
-)
+@route("DELETE /webhook", "No more messages", RemovedWebhook, also=(404,))
 async def remove_webhook(caller: WholeOwner) -> Response:
     """Those that wait are forgotten."""
-    await caller.look(caller.services.webhooks.remove, caller.principal.person.tenant)
+    await caller.look(caller.services.webhooks.remove, caller.person.tenant)
     return reply({"removed": True})
 
 
-@routes.post(
-    "/webhook/test", response_model=SentReply, summary="Send a message", responses=errors(404)
-)
+@route("POST /webhook/test", "Send a message", SentReply, also=(404,))
 async def test_webhook(caller: WholeOwner) -> Response:
     """One that says nothing, to see that it arrives."""
-    await caller.look(caller.services.webhooks.test, caller.principal.person.tenant)
+    await caller.look(caller.services.webhooks.test, caller.person.tenant)
     return reply({"sent": True})
 
 
 # ---- tokens of an institution -----------------------------------------------------------------
 
 
-@routes.post(
-    "/token", response_model=TokenReply, summary="A key for a token of your institution's",
-    status_code=201, responses=errors(401, 403, 404, 429),
-)  # fmt: skip
+@route(
+    "POST /token",
+    "A key for a token of your institution's",
+    TokenReply,
+    status_code=201,
+    also=(
+        401,
+        403,
+        404,
+        429,
+    ),
+)
 async def exchange(request: Request, body: Exchange) -> Response:
     """Needs no key. Each token is worth one key, for as many hours as the server says."""
     services: Services = request.app.state.services

@@ -18,11 +18,10 @@ from sulq.server.api import replies
 from sulq.server.api.dependencies import (
     Caller,
     OwnDataset,
+    Routes,
     WholeOwner,
     declared,
-    errors,
     reply,
-    router,
 )
 from sulq.server.services import locations
 from sulq.server.services.allowed_sources import as_missing
@@ -31,7 +30,7 @@ from sulq.server.services.histories import timeline_of
 from sulq.sources.guess import guessed_types
 from sulq.sources.source import kind_of, open_source
 
-routes = router("owning")
+route = Routes("owning")
 WRITTEN_BYTES = 2**20  # of a file that arrives, at once
 FILE: dict[str, Any] = {
     "requestBody": {
@@ -41,26 +40,33 @@ FILE: dict[str, Any] = {
 }
 
 
-@routes.get("/sources", response_model=replies.SourcesReply, summary="What datasets may be made of")
+@route("GET /sources", "What datasets may be made of", replies.SourcesReply)
 async def sources(caller: WholeOwner) -> Response:
     """Files of yours in the folders for data, and servers that may be read."""
-    found = await caller.run(caller.services.sources.listed, caller.principal.person)
+    found = await caller.run(caller.services.sources.listed, caller.person)
     return reply(found | {"upload_bytes": caller.services.uploads.most_bytes})
 
 
-@routes.put(
-    "/files/{file}", response_model=replies.FileReply, summary="Send a file of rows",
-    status_code=201, responses=errors(409, 413), openapi_extra=FILE,
-)  # fmt: skip
+@route(
+    "PUT /files/{file}",
+    "Send a file of rows",
+    replies.FileReply,
+    status_code=201,
+    also=(
+        409,
+        413,
+    ),
+    openapi_extra=FILE,
+)
 async def upload(caller: WholeOwner, file: str, request: Request) -> Response:
     """CSV or Parquet, as it is: it goes into your folder for data, under a name not used yet."""
-    with caller.services.uploading.one_more(caller.principal.person.id):
+    with caller.services.uploading.one_more(caller.person.id):
         return reply(await _arrived(caller, file, request), 201)
 
 
 async def _arrived(caller: Caller, name: str, request: Request) -> dict[str, Any]:
     """A file that was written bit by bit, and is there once it is whole."""
-    begun = await caller.run(caller.services.uploads.begin, caller.principal.person, name)
+    begun = await caller.run(caller.services.uploads.begin, caller.person, name)
     try:
         waiting: list[bytes] = []
         async for chunk in request.stream():
@@ -77,23 +83,25 @@ async def _arrived(caller: Caller, name: str, request: Request) -> dict[str, Any
     return {"source": caller.services.sources.named(place), "bytes": begun.size}
 
 
-@routes.delete(
-    "/files/{file}", response_model=replies.FileRemovedReply,
-    summary="Remove a file that was sent", responses=errors(409),
-)  # fmt: skip
+@route(
+    "DELETE /files/{file}",
+    "Remove a file that was sent",
+    replies.FileRemovedReply,
+    also=(409,),
+)
 async def remove_file(caller: WholeOwner, file: str) -> Response:
     """Only one that no dataset is or was made of."""
-    await caller.run(caller.services.uploads.remove, caller.principal.person, file)
+    await caller.run(caller.services.uploads.remove, caller.person, file)
     return reply({"removed": file})
 
 
-@routes.post("/draft", response_model=replies.DraftReply, summary="A first draft of a schema")
+@route("POST /draft", "A first draft of a schema", replies.DraftReply)
 async def draft(caller: WholeOwner, body: models.ToGuess) -> Response:
     """Names and stored types. Bounds and categories are yours to say: no row is read.
 
     With `guess`, the first rows of a CSV are read for a guess at types, for you to look at.
     """
-    source = caller.services.sources.allowed(body.source, caller.principal.person)
+    source = caller.services.sources.allowed(body.source, caller.person)
     return reply({"columns": await caller.run(_drafted, source, body.table, body.guess)})
 
 
@@ -113,13 +121,13 @@ def _drafted(name: str, table: str | None, guess: bool) -> list[dict[str, Any]]:
     ]  # fmt: skip
 
 
-@routes.post("/check", response_model=replies.WarningsReply, summary="What a schema would lose")
+@route("POST /check", "What a schema would lose", replies.WarningsReply)
 async def check_first(caller: WholeOwner, body: models.ToCheck) -> Response:
     """Before a dataset is made: a warning for each column that cannot be read as declared.
 
     Reads the rows, for you alone; nothing is kept.
     """
-    owner = caller.principal.person
+    owner = caller.person
     source = caller.services.sources.allowed(body.source, owner)
     said = {"source": source, "table": body.table, "schema": declared(body.schema_)}
     with caller.services.checking.one_more(owner.id):
@@ -129,10 +137,8 @@ async def check_first(caller: WholeOwner, body: models.ToCheck) -> Response:
     return reply({"warnings": found.to_json()["warnings"]})
 
 
-@routes.post(
-    "/datasets/{name}/check",
-    response_model=replies.CheckReply,
-    summary="How well the rows fit their declarations",
+@route(
+    "POST /datasets/{name}/check", "How well the rows fit their declarations", replies.CheckReply
 )
 async def check(here: OwnDataset) -> Response:
     """Which share of each column is unreadable, outside or missing, and how to mend it.
@@ -140,17 +146,13 @@ async def check(here: OwnDataset) -> Response:
     Exact, about the rows as they are now, and for you alone: not for analysts. Nothing is kept.
     """
     said = locations.found(json.loads(here.record.arguments), here.services.settings.folder)
-    with here.services.checking.one_more(here.principal.person.id):
+    with here.services.checking.one_more(here.person.id):
         await here.run(locations.check_there, here.record.name, said)
         found = await here.run(check_data, said["source"], said["schema"], said.get("table"))
     return reply(found.to_json())
 
 
-@routes.get(
-    "/datasets/{name}/timeline",
-    response_model=replies.TimelineReply,
-    summary="What happened, newest first",
-)
+@route("GET /datasets/{name}/timeline", "What happened, newest first", replies.TimelineReply)
 async def timeline(
     here: OwnDataset,
     before: int | None = Parameter(None, ge=0, le=2**62, description="Only earlier entries."),
@@ -168,10 +170,10 @@ async def timeline(
     return reply(await here.run(timeline_of, db, before, limit, text, analyst, kind, events))
 
 
-@routes.get(
-    "/datasets/{name}/report",
-    response_model=replies.ReportReply,
-    summary="The report for a reviewer",
+@route(
+    "GET /datasets/{name}/report",
+    "The report for a reviewer",
+    replies.ReportReply,
     responses={200: {"content": {"text/markdown": {"schema": {"type": "string"}}}}},
 )
 async def report(

@@ -22,32 +22,26 @@ from sulq.server.api.dependencies import (
     ADataset,
     DatasetCaller,
     RequestId,
+    Routes,
     checked_id,
     reply,
-    router,
 )
 from sulq.server.services.histories import newest_of, page_of
 from sulq.server.services.responses import JSON, answer_body, dumped, price_body
 from sulq.values.query import Query, Rows
 
 MAX_VALUES = 5000  # expressions in one request
-routes = router("asking")
+route = Routes("asking")
 
 
-@routes.post(
-    "/datasets/{name}/ask",
-    summary="Ask a query, or a list of them",
-    response_model=models.AnswerReply,
-)
+@route("POST /datasets/{name}/ask", "Ask a query, or a list of them", models.AnswerReply)
 async def ask(here: ADataset, body: models.Ask, request_id: RequestId = None) -> Response:
     """Paid before a row is read. A question asked before gets its stored answer, free."""
     form = "query" if body.query is not None else "queries"
     return await _answered(here, _maker(here, body), request_id, form, body.most_micro)
 
 
-@routes.post(
-    "/datasets/{name}/price", summary="What a question would cost", response_model=models.PriceReply
-)
+@route("POST /datasets/{name}/price", "What a question would cost", models.PriceReply)
 async def price(here: ADataset, body: models.ToPrice) -> Response:
     """Nothing is spent and no row is read. The price depends on the question alone."""
     answers = here.services.answers
@@ -56,10 +50,10 @@ async def price(here: ADataset, body: models.ToPrice) -> Response:
     return reply(price_body(question.price, seconds, unpaid))
 
 
-@routes.post(
-    "/datasets/{name}/estimate",
-    summary="What stored answers say about a question",
-    response_model=models.EstimateReply,
+@route(
+    "POST /datasets/{name}/estimate",
+    "What stored answers say about a question",
+    models.EstimateReply,
 )
 async def estimate(here: ADataset, body: models.ToPrice) -> Response:
     """Free: nothing is spent and no row is read. `NotKnown` where they do not tell."""
@@ -68,7 +62,7 @@ async def estimate(here: ADataset, body: models.ToPrice) -> Response:
     return reply(answer_body(found))
 
 
-@routes.post("/datasets/{name}/sql", summary="Ask one SELECT", response_model=models.TableReply)
+@route("POST /datasets/{name}/sql", "Ask one SELECT", models.TableReply)
 async def sql(here: ADataset, body: models.Sql, request_id: RequestId = None) -> Response:
     """Every declared group, each number with a low and a high end beside it."""
     form = body.sql if body.define is None else json.dumps([body.sql, body.define])
@@ -76,10 +70,10 @@ async def sql(here: ADataset, body: models.Sql, request_id: RequestId = None) ->
     return await _answered(here, make, request_id, form, body.most_micro)
 
 
-@routes.post(
-    "/datasets/{name}/review",
-    summary="Which of a list of questions an auditor would answer",
-    response_model=replies.ReviewReply,
+@route(
+    "POST /datasets/{name}/review",
+    "Which of a list of questions an auditor would answer",
+    replies.ReviewReply,
 )
 async def review(here: ADataset, body: models.ToReview) -> Response:
     """Of an audited dataset. Nothing is charged and no ledger is touched.
@@ -179,11 +173,7 @@ def _expressions(values: Any) -> int:
     return isinstance(values, str)
 
 
-@routes.post(
-    "/datasets/{name}/sizes",
-    response_model=replies.SizesReply,
-    summary="How many rows public sets have",
-)
+@route("POST /datasets/{name}/sizes", "How many rows public sets have", replies.SizesReply)
 async def sizes(here: ADataset, body: models.Sizes) -> Response:
     """Who is in a public set is no secret, so this is free: one list of counts for each set."""
     sets = [_rows(said) for said in body.rows]
@@ -197,9 +187,7 @@ async def sizes(here: ADataset, body: models.Sizes) -> Response:
     return reply({"sizes": [list(counts) for counts in found]})
 
 
-@routes.get(
-    "/datasets/{name}/keys", response_model=replies.KeyCountsReply, summary="Whether keys name rows"
-)
+@route("GET /datasets/{name}/keys", "Whether keys name rows", replies.KeyCountsReply)
 async def key_counts(here: ADataset) -> Response:
     """How many rows there are, how many have no key, and how many a key seen before. Free."""
     found = await here.services.answers.count(
@@ -214,11 +202,7 @@ def _rows(said: dict[str, Any]) -> Rows:
     return query.rows
 
 
-@routes.get(
-    "/datasets/{name}/answers",
-    response_model=replies.AnswersReply,
-    summary="Your own questions and their answers",
-)
+@route("GET /datasets/{name}/answers", "Your own questions and their answers", replies.AnswersReply)
 async def answers(
     here: ADataset,
     after: int = Parameter(0, ge=0, le=2**62, description="Continue behind this entry."),
@@ -226,7 +210,7 @@ async def answers(
     newest: bool = Parameter(False, description="The last ones, newest first, without answers."),
 ) -> Response:
     """Free to read again. An answer is stored, and so listed, at a public moment."""
-    db, who = (await here.dataset()).db, here.principal.person.in_ledger
+    db, who = (await here.dataset()).db, here.person.in_ledger
 
     def page() -> bytes:
         return dumped(newest_of(db, who, limit) if newest else page_of(db, who, after, limit))

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import Annotated, Any, Literal
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import BaseModel, ConfigDict, Field, create_model
 
 Time = Annotated[str, Field(description="UTC, ISO 8601.", examples=["2026-11-18T09:30:00+00:00"])]
 Micro = Annotated[int, Field(description="Millionths of a query.", examples=[1_000_000])]
@@ -22,13 +22,18 @@ class Reply(BaseModel):
     model_config = ConfigDict(extra="forbid")
 
 
+def holding(name: str, about: str, /, **fields: Any) -> type[Reply]:
+    """A reply that holds one thing, or one kind of things."""
+    return create_model(name, __base__=Reply, __doc__=about, **fields)
+
+
 # ---- asking ---------------------------------------------------------------------------------
 
-
-class SizesReply(Reply):
-    """The number of rows in each public set: for each set a list, one number for each cell."""
-
-    sizes: list[list[int]] = Field(examples=[[[96]]])
+SizesReply = holding(
+    "SizesReply",
+    "The number of rows in each public set: for each set a list, one number for each cell.",
+    sizes=(list[list[int]], Field(examples=[[[96]]])),
+)
 
 
 class KeyCountsReply(Reply):
@@ -84,10 +89,9 @@ class DatasetLine(Reply):
     created: Time
 
 
-class DatasetsReply(Reply):
-    """The datasets that this key sees."""
-
-    datasets: list[DatasetLine]
+DatasetsReply = holding(
+    "DatasetsReply", "The datasets that this key sees.", datasets=list[DatasetLine]
+)
 
 
 class BudgetPart(Reply):
@@ -179,10 +183,7 @@ class ReviewReply(Reply):
     )
 
 
-class ClosedReply(Reply):
-    """The dataset that was closed."""
-
-    closed: Named
+ClosedReply = holding("ClosedReply", "The dataset that was closed.", closed=Named)
 
 
 class AllotmentPart(Reply):
@@ -193,10 +194,9 @@ class AllotmentPart(Reply):
     invited: bool
 
 
-class AllotmentsReply(Reply):
-    """Each analyst's part of T, by name."""
-
-    allotments: dict[str, AllotmentPart]
+AllotmentsReply = holding(
+    "AllotmentsReply", "Each analyst's part of T, by name.", allotments=dict[str, AllotmentPart]
+)
 
 
 class AllottedReply(Reply):
@@ -233,10 +233,9 @@ class FileReply(Reply):
     bytes: int = Field(examples=[4096])
 
 
-class FileRemovedReply(Reply):
-    """The file that was removed."""
-
-    removed: str = Field(examples=["people.csv"])
+FileRemovedReply = holding(
+    "FileRemovedReply", "The file that was removed.", removed=(str, Field(examples=["people.csv"]))
+)
 
 
 class SourcesReply(Reply):
@@ -257,10 +256,7 @@ class DraftColumn(Reply):
     guessed: bool = Field(description="Is the type a guess from the first rows?")
 
 
-class DraftReply(Reply):
-    """A first draft of a schema."""
-
-    columns: list[DraftColumn]
+DraftReply = holding("DraftReply", "A first draft of a schema.", columns=list[DraftColumn])
 
 
 class WarningsReply(Reply):
@@ -353,22 +349,13 @@ class AnalystLine(Reply):
     datasets: list[Named]
 
 
-class AnalystsReply(Reply):
-    """Your analysts."""
-
-    analysts: list[AnalystLine]
+AnalystsReply = holding("AnalystsReply", "Your analysts.", analysts=list[AnalystLine])
 
 
-class NewAnalystReply(Reply):
-    """The analyst who was added."""
-
-    name: Who
+NewAnalystReply = holding("NewAnalystReply", "The analyst who was added.", name=Who)
 
 
-class RemovedReply(Reply):
-    """The analyst who was removed."""
-
-    removed: Who
+RemovedReply = holding("RemovedReply", "The analyst who was removed.", removed=Who)
 
 
 class KeyLine(Reply):
@@ -394,16 +381,13 @@ class CapReply(Reply):
     spent_micro: int = Field(examples=[0])
 
 
-class KeysReply(Reply):
-    """Keys without their secrets."""
-
-    keys: list[KeyLine]
+KeysReply = holding("KeysReply", "Keys without their secrets.", keys=list[KeyLine])
 
 
-class RevokedReply(Reply):
-    """The key that was revoked, or had been."""
-
-    revoked: str = Field(examples=["0123456789abcdef"])
+RevokedReply = holding(
+    "RevokedReply", "The key that was revoked, or had been.",
+    revoked=(str, Field(examples=["0123456789abcdef"])),
+)  # fmt: skip
 
 
 # ---- running --------------------------------------------------------------------------------
@@ -417,10 +401,7 @@ class HealthReply(Reply):
     padding: bool = Field(description="Do replies leave at times that tell nothing?")
 
 
-class ReadyReply(Reply):
-    """Questions may be sent here."""
-
-    status: Literal["ready"]
+ReadyReply = holding("ReadyReply", "Questions may be sent here.", status=Literal["ready"])
 
 
 class AlarmLine(Reply):
@@ -434,13 +415,7 @@ class AlarmLine(Reply):
     dataset: str | None = Field(examples=["people"])
 
 
-class AlarmsReply(Reply):
-    """Alarms, newest first."""
-
-    alarms: list[AlarmLine]
+AlarmsReply = holding("AlarmsReply", "Alarms, newest first.", alarms=list[AlarmLine])
 
 
-class SeenReply(Reply):
-    """All alarms are seen."""
-
-    seen: Literal[True]
+SeenReply = holding("SeenReply", "All alarms are seen.", seen=Literal[True])

@@ -35,9 +35,7 @@ session it is, through the same gate, limits and rights as a request from outsid
     people_pages.py     analysts, their datasets and keys
     account_pages.py    one's own account; keys shown once, replaced, revoked
     timeline.py         the ledger and the report
-    log_page.py         the audit log
-    status_page.py      how the server does
-    reference_page.py   the routes of the API, with examples
+    server_pages.py     how the server does, the audit log, the routes of the API with examples
 
     templates/          what pages look like
     static/             one stylesheet, one small script

@@ -10,6 +10,7 @@ from starlette.routing import Route, Router
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 from sulq.errors import NotFound
+from sulq.preview import KeptRehearsals
 from sulq.server.console import (
     account_pages,
     ask_pages,
@@ -17,15 +18,13 @@ from sulq.server.console import (
     board_pages,
     dataset_form,
     dataset_pages,
-    log_page,
     model_pages,
     oidc_pages,
     owner_pages,
     people_pages,
     plan,
-    reference_page,
+    server_pages,
     sign_in,
-    status_page,
     timeline,
 )
 from sulq.server.console.model_jobs import Jobs
@@ -36,15 +35,13 @@ from sulq.server.console.sessions import Sessions
 from sulq.server.gate import STRANGERS
 from sulq.server.services.admission import AtOnce
 from sulq.server.services.context import Services
-from sulq.server.services.rehearsals import Rehearsals
 from sulq.server.services.shared_rate import rate_of
 
 THREADS = 64
 EACH = 8  # of them for one person
 PARTS = (
-    sign_in, oidc_pages, reference_page, plan, dataset_form, people_pages, account_pages,
-    owner_pages, timeline, status_page, log_page, dataset_pages, ask_pages, audit_pages,
-    model_pages, board_pages,
+    sign_in, oidc_pages, server_pages, plan, dataset_form, people_pages, account_pages,
+    owner_pages, timeline, dataset_pages, ask_pages, audit_pages, model_pages, board_pages,
 )  # fmt: skip
 ROUTES: list[PageRoute] = [route for part in PARTS for route in part.pages.routes]
 
@@ -61,7 +58,7 @@ class Console:
             services, api, Sessions(services.registry, services.access, rate),
             SavedResults(services.registry, services.boards),
             Jobs(services.registry, services.boards, alone),
-            Rehearsals(), AtOnce(EACH), strangers,
+            KeptRehearsals(), AtOnce(EACH), strangers,
             ThreadPoolExecutor(THREADS, thread_name_prefix="console"),
         )  # fmt: skip
         self._router = Router(

@@ -7,10 +7,10 @@ reload, pays once and sees the same answer.
 from __future__ import annotations
 
 import math
-import re
 import secrets
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 from starlette.responses import JSONResponse, Response
@@ -44,7 +44,6 @@ from sulq.values.price import known_already
 from sulq.values.query import Query
 
 pages = Pages()
-REQUEST = re.compile(r"[0-9a-f]{32}")
 D = "/datasets/{name}"
 
 
@@ -130,8 +129,8 @@ def _form(
     )  # fmt: skip
 
 
-async def _again(here: PageContext, problem: SulqError) -> Response:
-    return _form(here, await facts_of(here), Asked.of(here.form), problem)
+async def _again(here: PageContext, problem: SulqError, tab: str = "") -> Response:
+    return _form(here, await facts_of(here), Asked.of(here.form), problem, tab=tab)
 
 
 # ---- the price ------------------------------------------------------------------------------
@@ -165,7 +164,7 @@ async def price(here: PageContext) -> Response:
 
 
 async def _preview(here: PageContext, facts: Facts, asked: Asked) -> Preview:
-    db = await here.database(facts.name)
+    db = await here.database()
     question, said = await _priced(here, db, asked)
     errors = await here.run(here.console.rehearsals.errors, db, question)
     known = await here.run(lambda: db.price(question).estimate)
@@ -202,15 +201,11 @@ async def _priced(
 @pages.post(D + "/pay", again=_again)
 async def pay(here: PageContext) -> Response:
     """Ask and pay; the request id makes a second click the same as the first."""
-    asked, request = Asked.of(here.form), here.form.get("request")
-    name = here.part("name")
-    if not REQUEST.fullmatch(request):
-        raise QueryNotAllowed("this form has no request id. Look at the price again, then ask.")
-    record = here.record(name)
-    saved, onward = here.console.saved, f"/console/datasets/{name}/asked/{request}"
+    asked, request = Asked.of(here.form), here.request_id()
+    record, saved, onward = here.record(), here.console.saved, f"asked/{request}"
     if saved.find(here.principal, record, request) is not None:
         return here.go(onward)
-    db = await here.database(name)
+    db = await here.database()
     db.wait_for_late(0.0)  # a page says so and counts down
     question, said = await _priced(here, db, asked)
     if here.form.get("price") != str(said["price_micro"]):
@@ -220,7 +215,7 @@ async def pay(here: PageContext) -> Response:
         found = await here.run(lambda: db.answer(db.question(question), request_id=request))
     except Late as late:
         return here.page(
-            "late.html", late, name=name, asked=asked, request=request,
+            "late.html", late, name=here.name, asked=asked, request=request,
             price=here.form.get("price"), seconds=max(1, math.ceil(late.retry_after or 1)),
         )  # fmt: skip
     saved.put(here.principal, record, request, asked, body_of(found))
@@ -231,7 +226,7 @@ async def pay(here: PageContext) -> Response:
 async def answer(here: PageContext) -> Response:
     """An answer that was paid for, below its question; looking at it is free."""
     kept, facts = _kept(here), await facts_of(here)
-    boards = here.console.services.boards.own(here.principal, here.record(facts.name))
+    boards = here.console.services.boards.own(here.principal, here.record())
     result = Result(
         shown(kept.answer, kind=here.said.get("chart")),
         kept.asked.python(here.address, facts.name, facts.schema), kept, boards,
@@ -241,14 +236,13 @@ async def answer(here: PageContext) -> Response:
 
 def _kept(here: PageContext) -> Kept:
     """The answer that the path names: one's own, or one that was shared."""
-    record = here.record(here.part("name"))
-    return here.console.saved.get(here.principal, record, here.part("id"))
+    return here.console.saved.get(here.principal, here.record(), here.part("id"))
 
 
 @pages.get(D + "/asked/{id}/{file}")
 async def download(here: PageContext) -> Response:
     """The whole answer as a file, called after its question."""
-    name, kind, kept = here.part("name"), here.part("file"), _kept(here)
+    kind, kept = here.part("file"), _kept(here)
     words = kept.asked.words()
     if kind == "csv":
         content, media = csv_of(kept.answer), "text/csv; charset=utf-8"
@@ -260,24 +254,20 @@ async def download(here: PageContext) -> Response:
         content = await here.run(picture.png) if png else picture.svg.encode()
         media = "image/png" if png else "image/svg+xml"
     elif kind == "python":
-        facts = await facts_of(here)
-        content = kept.asked.python(here.address, name, facts.schema).encode()
+        schema = (await facts_of(here)).schema
+        content = kept.asked.python(here.address, here.name, schema).encode()
         kind, media = "py", "text/x-python; charset=utf-8"
     else:
         raise NotFound("there is no such file of an answer.")
-    return here.file(content, media, file_name(name, words, kind))
+    return here.file(content, media, file_name(here.name, words, kind))
 
 
-async def _rehearse_again(here: PageContext, problem: SulqError) -> Response:
-    return _form(here, await facts_of(here), Asked.of(here.form), problem, tab="rehearse")
-
-
-@pages.post(D + "/rehearse", again=_rehearse_again)
+@pages.post(D + "/rehearse", again=partial(_again, tab="rehearse"))
 async def rehearsed(here: PageContext) -> Response:
     """The answer on made-up rows: free, and it says so."""
     asked = Asked.of(here.form)
     facts = await facts_of(here)
-    db = await here.database(facts.name)
+    db = await here.database()
     question, _ = await _priced(here, db, asked)  # refuses what the real table would not answer
     found = body_of(await here.run(here.console.rehearsals.answer, db, question))
     python = asked.python(here.address, facts.name, facts.schema)

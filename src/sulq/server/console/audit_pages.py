@@ -8,7 +8,6 @@ from typing import Any
 from starlette.responses import Response
 
 from sulq.audit.promise import RULES
-from sulq.client.wire import at
 from sulq.errors import PromiseError, SulqError
 from sulq.server.console import schema_form as schemas
 from sulq.server.console.dataset_form import STEPS, carried
@@ -101,7 +100,7 @@ async def verdicts(here: PageContext) -> Response:
     found: list[dict[str, Any]] = []
     after: int | None = 0
     while after is not None:
-        page = await here.get(f"{at(facts.name, 'answers')}?after={after}&limit={LISTED}")
+        page = await here.get(f"{here.at('answers')}?after={after}&limit={LISTED}")
         found, after = (found + page["answers"])[-LISTED:], page["next"]
     return here.page(
         "verdicts.html", name=facts.name, tab="overview", facts=facts,
@@ -118,11 +117,9 @@ async def review(here: PageContext, problem: SulqError | None = None) -> Respons
 @pages.post(D + "/review", again=review)
 async def reviewed(here: PageContext) -> Response:
     """Which of the list could be answered together; nothing is charged."""
-    name = here.part("name")
     queries = [line.strip() for line in here.form.raw("queries").splitlines() if line.strip()]
-    return await _reviewed(here, None, await here.send("POST", at(name, "review"), {
-        "queries": queries
-    }))  # fmt: skip
+    found = await here.send("POST", here.at("review"), {"queries": queries})
+    return await _reviewed(here, None, found)
 
 
 async def _reviewed(

@@ -6,7 +6,6 @@ price shown first; while the rows are the same it costs nothing.
 
 from __future__ import annotations
 
-import re
 import secrets
 from collections.abc import Sequence
 from contextlib import suppress
@@ -19,10 +18,9 @@ from sulq.server.console.dataset_pages import facts_of
 from sulq.server.console.request_context import PageContext, Pages
 from sulq.server.console.result_view import Shown, body_of, shown
 from sulq.server.console.saved_results import Kept
-from sulq.server.services.boards import Board, Item
+from sulq.server.services.boards import Board, Boards, Item
 
 pages = Pages()
-REQUEST = re.compile(r"[0-9a-f]{32}")
 D = "/datasets/{name}"
 HEAVIEST = 130_000  # bytes of answers on a page
 PLACES = {"answer": "asked", "model": "models", "board": "boards"}
@@ -43,19 +41,24 @@ class Tile:
 @pages.get(D + "/boards")
 async def boards(here: PageContext) -> Response:
     """One's own boards, and those that others share."""
-    facts = await facts_of(here)
-    found = here.console.services.boards.all(here.principal, here.record(facts.name))
-    return here.page(
-        "boards.html", name=facts.name, tab="boards", boards=found, me=here.principal.person.id
-    )
+    await facts_of(here)
+    found, me = _boards(here).all(here.principal, here.record()), here.principal.person.id
+    return here.page("boards.html", name=here.name, tab="boards", boards=found, me=me)
+
+
+def _boards(here: PageContext) -> Boards:
+    return here.console.services.boards
+
+
+def _board(here: PageContext) -> Board:
+    """The board that the path names: one's own, or one that was shared."""
+    return _boards(here).get(here.principal, here.record(), here.part("id"))
 
 
 @pages.get(D + "/boards/{id}")
 async def board(here: PageContext, price_micro: int | None = None) -> Response:
     """A board: its answers as they were paid for."""
-    facts = await facts_of(here)
-    record = here.record(facts.name)
-    found = here.console.services.boards.get(here.principal, record, here.part("id"))
+    facts, found = await facts_of(here), _board(here)
     tiles, weight = [], 0
     for i, (item, kept) in enumerate(_answers(here, found)):
         laid_out = shown(kept.answer, f"tile-{i}", item.chart, small=True)
@@ -69,7 +72,7 @@ async def board(here: PageContext, price_micro: int | None = None) -> Response:
 
 
 def _answers(here: PageContext, found: Board) -> list[tuple[Item, Kept]]:
-    record, out = here.record(here.part("name")), []
+    record, out = here.record(), []
     for item in found.items:
         with suppress(NotFound):  # answers are not kept for ever
             out.append((item, here.console.saved.get(here.principal, record, item.answer)))
@@ -82,18 +85,14 @@ def _answers(here: PageContext, found: Board) -> list[tuple[Item, Kept]]:
 @pages.post(D + "/boards")
 async def make(here: PageContext) -> Response:
     """A new board."""
-    name = here.part("name")
-    made = here.console.services.boards.make(
-        here.principal, here.record(name), here.form.get("title")
-    )
-    return here.go(f"/console/datasets/{name}/boards/{made}")
+    made = _boards(here).make(here.principal, here.record(), here.form.get("title"))
+    return here.go(f"boards/{made}")
 
 
 @pages.post(D + "/asked/{id}/board")
 async def put(here: PageContext) -> Response:
     """An answer onto a board of one's own; a new board, if a name for it is given."""
-    name, all_boards = here.part("name"), here.console.services.boards
-    record = here.record(name)
+    all_boards, record = _boards(here), here.record()
     kept = here.console.saved.get(here.principal, record, here.part("id"))
     chosen = here.form.get("board")
     if not chosen:
@@ -104,7 +103,7 @@ async def put(here: PageContext) -> Response:
     item = Item(kept.id, title, here.form.get("chart"))
     others = [i for i in found.items if i.answer != kept.id]
     all_boards.arrange(here.principal, record, chosen, [*others, item])
-    return here.go(f"/console/datasets/{name}/boards/{chosen}", "boarded")
+    return here.go(f"boards/{chosen}", "boarded")
 
 
 @pages.post(D + "/boards/{id}/arrange")
@@ -112,13 +111,13 @@ async def arrange(here: PageContext) -> Response:
     """One answer up, down, away or under another name; all in an order that was dragged; or the
     board under another name.
     """
-    name, id, all_boards = here.part("name"), here.part("id"), here.console.services.boards
-    record = here.record(name)
-    found = all_boards.get(here.principal, record, id)
+    all_boards, record, found = _boards(here), here.record(), _board(here)
     if here.form.has("order"):
-        all_boards.arrange(here.principal, record, id, ordered(found.items, here.form.get("order")))
+        all_boards.arrange(
+            here.principal, record, found.id, ordered(found.items, here.form.get("order"))
+        )
     elif here.form.has("title") and not here.form.get("answer"):
-        all_boards.rename(here.principal, record, id, here.form.get("title"))
+        all_boards.rename(here.principal, record, found.id, here.form.get("title"))
     else:
         items = moved(found.items, here.form.get("answer"), here.form.get("do"))
         items = [
@@ -126,8 +125,8 @@ async def arrange(here: PageContext) -> Response:
             if i.answer == here.form.get("answer") and here.form.get("title") else i
             for i in items
         ]  # fmt: skip
-        all_boards.arrange(here.principal, record, id, items)
-    return here.go(f"/console/datasets/{name}/boards/{id}", "arranged")
+        all_boards.arrange(here.principal, record, found.id, items)
+    return here.go(f"boards/{found.id}", "arranged")
 
 
 def moved(items: Sequence[Item], answer: str, do: str) -> list[Item]:
@@ -152,9 +151,8 @@ def ordered(items: Sequence[Item], order: str) -> list[Item]:
 @pages.post(D + "/boards/{id}/remove")
 async def remove(here: PageContext) -> Response:
     """A board that is no longer wanted."""
-    name = here.part("name")
-    here.console.services.boards.remove(here.principal, here.record(name), here.part("id"))
-    return here.go(f"/console/datasets/{name}/boards", "gone")
+    _boards(here).remove(here.principal, here.record(), here.part("id"))
+    return here.go("boards", "gone")
 
 
 # ---- asking it all again --------------------------------------------------------------------
@@ -167,11 +165,8 @@ async def price(here: PageContext) -> Response:
 
 
 async def _price(here: PageContext) -> int:
-    name = here.part("name")
-    found = here.console.services.boards.get(here.principal, here.record(name), here.part("id"))
-    db = await here.database(name)
-    total = 0
-    for _, kept in _answers(here, found):
+    db, total = await here.database(), 0
+    for _, kept in _answers(here, _board(here)):
         total += (await here.run(lambda a=kept.asked: db.price(a.question(db)))).micro
     return total
 
@@ -179,16 +174,12 @@ async def _price(here: PageContext) -> int:
 @pages.post(D + "/boards/{id}/pay")
 async def pay(here: PageContext) -> Response:
     """Ask all of it again. The request id makes a second click the same as the first."""
-    name, id, request = here.part("name"), here.part("id"), here.form.get("request")
-    all_boards, record = here.console.services.boards, here.record(name)
-    if not REQUEST.fullmatch(request):
-        raise QueryNotAllowed("this form has no request id. Look at the price again, then ask.")
-    found = all_boards.get(here.principal, record, id)
+    request, record, found = here.request_id(), here.record(), _board(here)
     if found.person != here.principal.person.id:
         raise NotFound("there is no such board of yours.")
     if here.form.get("price") != str(await _price(here)):
         raise QueryNotAllowed("the price is no longer what was shown. Look at it again.")
-    db, items = await here.database(name), []
+    db, items = await here.database(), []
     for i, (item, kept) in enumerate(_answers(here, found)):
         own = f"{request[:24]}{i:08x}"
         if here.console.saved.find(here.principal, record, own) is None:
@@ -197,8 +188,8 @@ async def pay(here: PageContext) -> Response:
             )
             here.console.saved.put(here.principal, record, own, kept.asked, body_of(answer))
         items.append(replace(item, answer=own))
-    all_boards.arrange(here.principal, record, id, items)
-    return here.go(f"/console/datasets/{name}/boards/{id}", "refreshed-board")
+    _boards(here).arrange(here.principal, record, found.id, items)
+    return here.go(f"boards/{found.id}", "refreshed-board")
 
 
 # ---- sharing --------------------------------------------------------------------------------
@@ -207,11 +198,10 @@ async def pay(here: PageContext) -> Response:
 @pages.post(D + "/share/{kind}/{id}")
 async def share(here: PageContext) -> Response:
     """Let everybody of the dataset look at an answer, a model or a board; or no longer."""
-    name, kind, id = here.part("name"), here.part("kind"), here.part("id")
+    kind, id = here.part("kind"), here.part("id")
     if kind not in PLACES:
         raise NotFound("nothing of this kind is shared.")
-    all_boards, record = here.console.services.boards, here.record(name)
     stop = here.form.get("do") == "stop"
-    (all_boards.stop if stop else all_boards.share)(here.principal, record, kind, id)
-    done = "unshared" if stop else "shared"
-    return here.go(f"/console/datasets/{name}/{PLACES[kind]}/{id}", done)
+    change = _boards(here).stop if stop else _boards(here).share
+    change(here.principal, here.record(), kind, id)
+    return here.go(f"{PLACES[kind]}/{id}", "unshared" if stop else "shared")

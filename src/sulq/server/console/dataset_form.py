@@ -13,7 +13,7 @@ from urllib.parse import urlencode
 
 from starlette.responses import Response
 
-from sulq.client.wire import at, path_of
+from sulq.client.wire import path_of
 from sulq.errors import QueryNotAllowed, Refused, SchemaError, SulqError
 from sulq.ledger.location import shown
 from sulq.server.console import schema_form as schemas
@@ -255,15 +255,14 @@ def _plain(text: str) -> str:
 @pages.get("/datasets/{name}/schema")
 async def schema(here: PageContext, problem: SulqError | None = None) -> Response:
     """The declarations as fields, for an owner to look at and to change with a refresh."""
-    name = here.part("name")
-    facts = await here.get(at(name))
-    here.own_record(name)
+    facts = await here.get(here.at())
+    here.own_record()
     filled = schemas.declared(facts["schema"])
     if here.form.has("columns"):
         filled, wrong = _filled(here)
         problem = problem or wrong
     return here.page(
-        "schema.html", problem, name=name, facts=facts, tab="schema",
+        "schema.html", problem, name=here.name, facts=facts, tab="schema",
         reason=here.form.get("reason"), **editing(filled, here.form),
     )  # fmt: skip
 
@@ -271,10 +270,10 @@ async def schema(here: PageContext, problem: SulqError | None = None) -> Respons
 @pages.post("/datasets/{name}/schema", again=schema)
 async def changed(here: PageContext) -> Response:
     """Check a changed schema, or refresh with it."""
-    name, filled = here.part("name"), schemas.typed(here.form)
+    filled = schemas.typed(here.form)
     wanted = here.form.has("refresh") and not (here.form.has("take") or here.form.has("bulk"))
     if not wanted or schemas.check(filled).schema is None:
         return await schema(here)
     body = {"reason": here.form.get("reason"), "schema": schemas.said(filled)}
-    await here.send("POST", at(name, "refresh"), body)
-    return here.go(f"/console/datasets/{name}/schema", done="refreshed")
+    await here.send("POST", here.at("refresh"), body)
+    return here.go("schema", "refreshed")

@@ -55,9 +55,8 @@ class Facts:
 
 async def facts_of(here: PageContext) -> Facts:
     """The dataset that the path names, or NotFound."""
-    said = await here.get(at(here.part("name")))
-    schema = Schema.load(said["schema"])
-    return Facts(said["name"], said, schema, promise_in(said["promise"]))
+    said = await here.get(here.at())
+    return Facts(said["name"], said, Schema.load(said["schema"]), promise_in(said["promise"]))
 
 
 @pages.get("/")
@@ -76,7 +75,7 @@ async def home(here: PageContext) -> Response:
 async def dataset(here: PageContext) -> Response:
     """Promise, schema and budget of one dataset."""
     facts = await facts_of(here)
-    budget = await here.get(at(facts.name, "budget"))
+    budget = await here.get(here.at("budget"))
     cells = budget["cells"]
     return here.page(
         "dataset.html", name=facts.name, tab="overview", facts=facts,
@@ -88,16 +87,14 @@ async def dataset(here: PageContext) -> Response:
 @pages.get("/datasets/{name}/answers")
 async def answers(here: PageContext) -> Response:
     """What one asked: here, and with any other tool."""
-    name = here.part("name")
-    record = here.record(name)
-    path = f"{at(name, 'answers')}?newest=true&limit={LISTED}"
-    charges = (await here.get(path))["answers"]
+    record = here.record()
+    charges = (await here.get(f"{here.at('answers')}?newest=true&limit={LISTED}"))["answers"]
     kept = here.console.saved.all(here.principal, record)
     shared = here.console.services.boards.shared(record)
     jobs = here.console.jobs.all(here.principal, record)
     steps, elsewhere = folded(charges, kept, jobs)
     return here.page(
-        "answers.html", name=name, tab="answers", kept=once(kept), elsewhere=elsewhere,
+        "answers.html", name=here.name, tab="answers", kept=once(kept), elsewhere=elsewhere,
         steps=steps, shared=_from_others(here, shared), most=LISTED,
         charged=len(charges),
     )  # fmt: skip
@@ -131,7 +128,7 @@ def folded(
 
 def _from_others(here: PageContext, shared: Sequence[Shared]) -> list[tuple[Shared, str]]:
     """What others share in this dataset, and what it is called."""
-    console, record, who = here.console, here.record(here.part("name")), here.principal
+    console, record, who = here.console, here.record(), here.principal
     out = []
     for each in shared[:LISTED]:
         with suppress(NotFound):
@@ -148,18 +145,19 @@ def _from_others(here: PageContext, shared: Sequence[Shared]) -> list[tuple[Shar
 @pages.get("/datasets/{name}/answers/{number}")
 async def charge(here: PageContext) -> Response:
     """One charge of one's own, and its stored answer."""
-    name, number = here.part("name"), here.part("number")
-    found = []
+    number, found = here.part("number"), []
     if number.isascii() and number.isdecimal() and len(number) < 16 and int(number):
-        path = f"{at(name, 'answers')}?after={int(number) - 1}&limit=1"
+        path = f"{here.at('answers')}?after={int(number) - 1}&limit=1"
         found = (await here.get(path))["answers"]
     else:
-        here.record(name)
+        here.record()
     if not found or found[0]["number"] != int(number):
         raise NotFound("there is no such answer of yours.")
     told = [part for part in found[0]["answer"] or () if "refused" not in part]
     parts = [shown(_table(part, found[0]), f"part-{i}") for i, part in enumerate(told)]
-    return here.page("charge.html", name=name, tab="answers", charge=found[0], parts_shown=parts)
+    return here.page(
+        "charge.html", name=here.name, tab="answers", charge=found[0], parts_shown=parts
+    )
 
 
 def _table(part: dict[str, Any], charge: dict[str, Any]) -> dict[str, Any]:

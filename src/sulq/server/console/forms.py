@@ -50,10 +50,6 @@ class Form:
         """The last text of each name, as it was sent."""
         return dict(self._pairs)
 
-    def pairs(self) -> list[tuple[str, str]]:
-        """Everything but the token, in order."""
-        return [(key, value) for key, value in self._pairs if key != TOKEN]
-
 
 def parsed(body: bytes, kind: str) -> Form:
     """The fields of a body, or a refusal."""

@@ -73,13 +73,9 @@ class Jobs:
         self._threads.shutdown(wait=False, cancel_futures=True)
 
     def start(
-        self,
-        principal: Principal,
-        record: Record,
-        id: str,
-        wish: Wish,
+        self, principal: Principal, record: Record, id: str, wish: Wish,
         open: Callable[[], Database],
-    ) -> None:
+    ) -> None:  # fmt: skip
         """Learn a model, unless this request has begun it already."""
         with self._registry.writing() as run:
             if run("SELECT 1 FROM models WHERE id = ?", id).fetchone() is not None:
@@ -116,11 +112,11 @@ class Jobs:
                 state, body = "failed", {"problem": STOPPED}
             with suppress(Exception):  # the key may have ended, or the server
                 left = db.budget.remaining
-                body |= {
-                    "paid_micro": int((before - left) * MICRO),
-                    "left_micro": int(left * MICRO),
-                }
-            self._end(id, state, body)
+                paid = int((before - left) * MICRO)
+                body |= {"paid_micro": paid, "left_micro": int(left * MICRO)}
+            with self._registry.writing() as run:
+                run("UPDATE models SET state = ?, body = ?, seen = ? WHERE id = ?",
+                    state, json.dumps(body), now(), id)  # fmt: skip
 
     def _learned(self, id: str, wish: Wish, db: Database) -> dict[str, Any]:
         model = wish.model()
@@ -138,11 +134,6 @@ class Jobs:
         with self._registry.writing() as run:
             run("UPDATE models SET progress = ?, seen = ? WHERE id = ?",
                 json.dumps(said), now(), id)  # fmt: skip
-
-    def _end(self, id: str, state: str, body: dict[str, Any]) -> None:
-        with self._registry.writing() as run:
-            run("UPDATE models SET state = ?, body = ?, seen = ? WHERE id = ?",
-                state, json.dumps(body), now(), id)  # fmt: skip
 
     # ---- looking --------------------------------------------------------------------------
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import csv
 import io
-import re
 import secrets
 from collections.abc import Callable
 from contextlib import suppress
@@ -26,7 +25,6 @@ from sulq.values.price import Price
 from sulq.values.schema import Column, Schema
 
 pages = Pages()
-REQUEST = re.compile(r"[0-9a-f]{32}")
 D = "/datasets/{name}/models"
 MAX_PASTED = 500  # rows
 MAX_DRAWN = 100_000  # synthetic rows of one file; `sulq sample` draws more
@@ -45,9 +43,8 @@ PREDICTED: dict[str, tuple[str, Callable[[Any], str]]] = {
 @pages.get(D)
 async def models(here: PageContext) -> Response:
     """The models one has, and the kinds one may have."""
-    name = here.part("name")
-    found = here.console.jobs.all(here.principal, here.record(name))
-    return here.page("models.html", name=name, tab="models", jobs=found, kinds=KINDS)
+    found = here.console.jobs.all(here.principal, here.record())
+    return here.page("models.html", name=here.name, tab="models", jobs=found, kinds=KINDS)
 
 
 @pages.get(D + "/new/{kind}")
@@ -84,18 +81,16 @@ async def _again(here: PageContext, problem: SulqError) -> Response:
 async def preview(here: PageContext) -> Response:
     """The most it will cost, before anything is paid."""
     facts, wish = await facts_of(here), Wish.of(here.form)
-    db = await here.database(facts.name)
+    db = await here.database()
     return _form(here, facts, wish, price=await here.run(wish.price, db))
 
 
 @pages.post(D + "/learn", again=_again)
 async def learn(here: PageContext) -> Response:
     """Begin; the request id makes a second click the same as the first."""
-    name, request = here.part("name"), here.form.get("request")
-    if not REQUEST.fullmatch(request):
-        raise QueryNotAllowed("this form has no request id. Look at the price again, then learn.")
-    record, wish, wire = here.record(name), Wish.of(here.form), here.wire()
-    db = await here.database(name)
+    request, name = here.request_id("learn"), here.name
+    record, wish, wire = here.record(), Wish.of(here.form), here.wire()
+    db = await here.database()
     price = await here.run(wish.price, db)
     if here.form.get("price") != str(price.micro):
         raise QueryNotAllowed("the price is no longer what was shown. Look at it again.")
@@ -103,7 +98,7 @@ async def learn(here: PageContext) -> Response:
     if price.micro > left:
         raise BudgetExceeded(price.micro, left, name)
     here.console.jobs.start(here.principal, record, request, wish, lambda: remote(wire, name))
-    return here.go(f"/console/datasets/{name}/models/{request}")
+    return here.go(f"models/{request}")
 
 
 # ---- looking --------------------------------------------------------------------------------
@@ -136,7 +131,7 @@ async def model(
 
 
 def _job(here: PageContext) -> Job:
-    return here.console.jobs.get(here.principal, here.record(here.part("name")), here.part("id"))
+    return here.console.jobs.get(here.principal, here.record(), here.part("id"))
 
 
 @pages.get(D + "/{id}/progress")
@@ -153,7 +148,7 @@ async def download(here: PageContext) -> Response:
     job = _job(here)
     if job.state != "ready":
         raise NotFound("this model is not ready.")
-    name = f"{here.part('name')}-{job.wish.kind.lower()}.json"
+    name = f"{here.name}-{job.wish.kind.lower()}.json"
     return here.file(dumped(job.body["model"]), "application/json", name)
 
 
@@ -163,7 +158,7 @@ async def synthetic_rows(here: PageContext) -> Response:
     job = _job(here)
     if job.state != "ready" or job.wish.kind != "Synthesizer":
         raise NotFound("this model draws no rows, or it is not ready.")
-    name = f"{here.part('name')}-synthetic.parquet"
+    name = f"{here.name}-synthetic.parquet"
     return here.file(await here.run(_drawn, job), "application/vnd.apache.parquet", name)
 
 

@@ -7,7 +7,6 @@ from typing import Any
 
 from starlette.responses import Response
 
-from sulq.client.wire import at
 from sulq.errors import NotFound, QueryNotAllowed, SulqError
 from sulq.server.console.request_context import PageContext, Pages
 
@@ -26,10 +25,10 @@ async def owner(
 
     Even if its rows cannot be opened: then most of all.
     """
-    name, facts, stopped = here.part("name"), None, ""
-    record = here.own_record(name)
+    name, facts, stopped = here.name, None, ""
+    record = here.own_record()
     try:
-        facts = await here.get(at(name))
+        facts = await here.get(here.at())
     except SulqError as error:
         stopped = str(error)
     whole = here.principal.scope is None
@@ -46,7 +45,7 @@ async def owner(
 @pages.post(HOME + "/owner/check", again=owner)
 async def check(here: PageContext) -> Response:
     """How well its rows fit what is declared: shown this once, kept nowhere."""
-    return await owner(here, checked=await here.send("POST", at(here.part("name"), "check")))
+    return await owner(here, checked=await here.send("POST", here.at("check")))
 
 
 @pages.post(HOME + "/owner/describe", again=owner)
@@ -69,42 +68,37 @@ async def thaw(here: PageContext) -> Response:
 
 
 async def _changed(here: PageContext, change: dict[str, str], done: str) -> Response:
-    name = here.part("name")
-    await here.send("PATCH", at(name), change)
-    return here.go(f"/console/datasets/{name}/owner", done=done)
+    await here.send("PATCH", here.at(), change)
+    return here.go("owner", done)
 
 
 @pages.post(HOME + "/owner/refresh", again=owner)
 async def refresh(here: PageContext) -> Response:
     """Go on with the rows as they are now."""
-    name = here.part("name")
-    await here.send("POST", at(name, "refresh"), {"reason": here.form.get("reason")})
-    return here.go(f"/console/datasets/{name}/owner", done="refreshed")
+    await here.send("POST", here.at("refresh"), {"reason": here.form.get("reason")})
+    return here.go("owner", "refreshed")
 
 
 @pages.post(HOME + "/owner/append", again=owner)
 async def append(here: PageContext) -> Response:
     """Take in rows of new periods."""
-    name = here.part("name")
     body = {"reason": here.form.get("why_append"), "rows": here.form.get("rows") or None}
-    await here.send("POST", at(name, "append"), body)
-    return here.go(f"/console/datasets/{name}/owner", done="appended")
+    await here.send("POST", here.at("append"), body)
+    return here.go("owner", "appended")
 
 
 @pages.get(HOME + "/owner/close")
 async def closing(here: PageContext, problem: SulqError | None = None) -> Response:
     """Whether they mean it."""
-    name = here.own_record(here.part("name")).name
-    return here.page("close.html", problem, name=name, tab="owner")
+    return here.page("close.html", problem, name=here.own_record().name, tab="owner")
 
 
 @pages.post(HOME + "/owner/close", again=closing)
 async def close(here: PageContext) -> Response:
     """Gone for everyone, once its name was typed."""
-    name = here.part("name")
-    if here.form.get("typed") != name:
+    if here.form.get("typed") != here.name:
         raise QueryNotAllowed("the name you typed is not this dataset's. Nothing was closed.")
-    await here.send("DELETE", at(name))
+    await here.send("DELETE", here.at())
     return here.go("/console/", done="closed")
 
 
@@ -114,16 +108,15 @@ async def close(here: PageContext) -> Response:
 @pages.get(HOME + "/people")
 async def people(here: PageContext, problem: SulqError | None = None) -> Response:
     """Who is invited, what each spent and may spend."""
-    name = here.part("name")
-    facts = await here.get(at(name))
-    here.own_record(name)
-    found = (await here.get(at(name, "allotments")))["allotments"]
+    facts = await here.get(here.at())
+    here.own_record()
+    found = (await here.get(here.at("allotments")))["allotments"]
     known: list[str] = []
     if here.principal.scope is None:
         known = [a["name"] for a in (await here.get("/v1/analysts"))["analysts"]]
     invited = {who for who, a in found.items() if a["invited"]}
     return here.page(
-        "people.html", problem, name=name, tab="people", facts=facts, allotments=found,
+        "people.html", problem, name=here.name, tab="people", facts=facts, allotments=found,
         others=[who for who in known if who not in invited], whole=here.principal.scope is None,
     )  # fmt: skip
 
@@ -137,12 +130,12 @@ async def invite(here: PageContext) -> Response:
 @pages.get(HOME + "/people/uninvite")
 async def uninviting(here: PageContext) -> Response:
     """Whether they mean it."""
-    name, who = here.part("name"), here.said.get("analyst")
-    here.own_record(name)
-    found = (await here.get(at(name, "allotments")))["allotments"]
+    who = here.said.get("analyst")
+    here.own_record()
+    found = (await here.get(here.at("allotments")))["allotments"]
     if who not in found or not found[who]["invited"]:
         raise NotFound(f"{who[:64]!r} is not invited.")
-    return here.page("uninvite.html", name=name, tab="people", who=who)
+    return here.page("uninvite.html", name=here.name, tab="people", who=who)
 
 
 @pages.post(HOME + "/people/uninvite", again=people)
@@ -159,6 +152,5 @@ async def allot(here: PageContext) -> Response:
 
 
 async def _decided(here: PageContext, method: str, what: str, body: Any, done: str) -> Response:
-    name = here.part("name")
-    await here.send(method, at(name, what, here.form.get("analyst")), body)
-    return here.go(f"/console/datasets/{name}/people", done=done)
+    await here.send(method, here.at(what, here.form.get("analyst")), body)
+    return here.go("people", done)

@@ -6,7 +6,7 @@ A page is a function of a PageContext, declared with the path it has under /cons
 
     @pages.get("/datasets/{name}")
     async def dataset(here: PageContext) -> Response:
-        facts = await here.get(at(here.part("name")))
+        facts = await here.get(here.at())
         return here.page("dataset.html", facts=facts)
 
 A form's function, `@pages.post(...)`, is only called when the form is proved to be ours.
@@ -16,6 +16,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import re
 from collections.abc import AsyncIterator, Awaitable, Callable
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
@@ -29,8 +30,9 @@ from starlette.routing import Route
 from starlette.types import ASGIApp
 
 from sulq.client.database import RemoteDatabase, remote
-from sulq.client.wire import Wire
-from sulq.errors import BudgetExceeded, KeyRefused, SulqError
+from sulq.client.wire import Wire, at
+from sulq.errors import BudgetExceeded, KeyRefused, QueryNotAllowed, SulqError
+from sulq.preview import KeptRehearsals
 from sulq.server.console.api_client import call, wire
 from sulq.server.console.forms import Form, check_origin, check_token, fields, parsed
 from sulq.server.console.model_jobs import Jobs
@@ -43,11 +45,11 @@ from sulq.server.services import logs
 from sulq.server.services.access import Principal, Record
 from sulq.server.services.admission import AtOnce
 from sulq.server.services.context import Services
-from sulq.server.services.rehearsals import Rehearsals
 from sulq.server.services.responses import UNEXPECTED, error_body, status_of, told
 from sulq.server.services.shared_rate import AnyRate
 
 PREFIX = "/console"
+REQUEST = re.compile(r"[0-9a-f]{32}")
 CONSOLE = "sulq.console"  # in the scope of every request for a page
 Given = TypeVar("Given")
 Page = Callable[["PageContext"], Awaitable[Response]]
@@ -64,7 +66,7 @@ class ConsoleContext:
     sessions: Sessions
     saved: SavedResults
     jobs: Jobs
-    rehearsals: Rehearsals
+    rehearsals: KeptRehearsals
     at_once: AtOnce
     strangers: AnyRate  # of refused keys from one address
     threads: ThreadPoolExecutor  # for what waits for routes, so that it never takes theirs
@@ -94,6 +96,24 @@ class PageContext:
     def part(self, name: str) -> str:
         """A part of the path, as {name} in it."""
         found: str = self.request.path_params[name]
+        return found
+
+    @property
+    def name(self) -> str:
+        """The dataset that the path names."""
+        return self.part("name")
+
+    def at(self, *more: str) -> str:
+        """The route under /v1 to that dataset, or to something of it."""
+        return at(self.name, *more)
+
+    def request_id(self, then: str = "ask") -> str:
+        """The id under which a form pays, so that a second click is the same as the first."""
+        found = self.form.get("request")
+        if not REQUEST.fullmatch(found):
+            raise QueryNotAllowed(
+                f"this form has no request id. Look at the price again, then {then}."
+            )
         return found
 
     @property
@@ -130,20 +150,19 @@ class PageContext:
         """The same for what is no JSON, or is passed on as it is."""
         return (await call(self.console.api, self.principal, "GET", path)).content
 
-    def record(self, name: str) -> Record:
-        """That a dataset is there for this principal, or NotFound. Gives no way to its rows."""
-        return self.console.services.access.dataset(self.principal, name)
+    def record(self) -> Record:
+        """That the dataset is there for this principal, or NotFound. Gives no way to its rows."""
+        return self.console.services.access.dataset(self.principal, self.name)
 
-    def own_record(self, name: str) -> Record:
+    def own_record(self) -> Record:
         """The same for whoever may decide about it, or NotPermitted."""
-        record = self.record(name)
+        record = self.record()
         self.console.services.access.owner(self.principal)
         return record
 
-    async def database(self, name: str) -> RemoteDatabase:
-        """A dataset as Python sees it, over the same routes. Use it in `run` only."""
-        wire = self.wire()
-        return await self.run(lambda: remote(wire, name))
+    async def database(self) -> RemoteDatabase:
+        """The dataset as Python sees it, over the same routes. Use it in `run` only."""
+        return await self.run(remote, self.wire(), self.name)
 
     def wire(self) -> Wire:
         """The routes for a thread; whoever loses their key cannot go on asking."""
@@ -179,7 +198,11 @@ class PageContext:
         )  # fmt: skip
 
     def go(self, path: str, done: str = "") -> Response:
-        """On to another page; `done` is a word of pages.NOTICES, shown there."""
+        """On to another page, of the dataset unless the path begins with /.
+
+        `done` is a word of pages.NOTICES, shown there.
+        """
+        path = path if path.startswith(("/", "http")) else f"{PREFIX}/datasets/{self.name}/{path}"
         return with_headers(RedirectResponse(f"{path}?done={done}" if done else path, 303))
 
     def file(self, content: bytes, kind: str, name: str) -> Response:

@@ -8,7 +8,7 @@ from typing import Any
 
 from sulq.errors import QueryNotAllowed
 from sulq.server.console.forms import Form
-from sulq.server.console.schema_form import Field, Typed
+from sulq.server.console.schema_form import Typed
 
 SHOWN = 50  # columns on one page
 ANY = "any type"
@@ -67,9 +67,7 @@ def changed(filled: Typed, form: Form) -> tuple[Typed, int]:
     if not change:
         raise QueryNotAllowed("nothing to set: choose or type what these columns shall have.")
     matching = set(view_of(filled, form).matching)
-    fields = tuple(_with(f, change) if i in matching else f for i, f in enumerate(filled.fields))
+    fields = tuple(
+        replace(f, **change) if i in matching else f for i, f in enumerate(filled.fields)
+    )
     return replace(filled, fields=fields), len(matching)
-
-
-def _with(field: Field, change: dict[str, Any]) -> Field:
-    return replace(field, **change)

@@ -51,11 +51,8 @@ class Sessions:
         self._access = access
         self._rate = rate  # of one person; None: for whoever sits at the server's terminal
 
-    def _now(self) -> str:
-        return self._registry.clock.now()
-
     def _ago(self, span: timedelta) -> str:
-        return (self._registry.clock.time() - span).isoformat(timespec="seconds")
+        return self._registry.clock.now(-span)
 
     def begin(self, key: str) -> Session:
         """Sign in with a key, or KeyRefused; LimitReached if it is too often."""
@@ -70,7 +67,7 @@ class Sessions:
     def begun(self, principal: Principal, how: str = "a key", name: str = "") -> Session:
         """A new session of whoever showed who they are; the audit log says how."""
         secret = secrets.token_urlsafe(32)
-        idle, longest, now = self._ago(IDLE), self._ago(LONGEST), self._now()
+        idle, longest, now = self._ago(IDLE), self._ago(LONGEST), self._registry.clock.now()
         with self._registry.writing() as run:
             run("DELETE FROM sessions WHERE seen < ? OR begun < ?", idle, longest)
             run("INSERT INTO sessions (id, key, begun, seen) VALUES (?, ?, ?, ?)",
@@ -90,7 +87,7 @@ class Sessions:
         except KeyRefused:
             return None
         if row["seen"] < self._ago(WRITTEN):
-            now = self._now()
+            now = self._registry.clock.now()
             with self._registry.writing() as run:
                 run("UPDATE sessions SET seen = ? WHERE id = ?", now, row["id"])
         return Session(principal, secret)
@@ -121,7 +118,7 @@ class Sessions:
     def link(self, key: str, lasts: timedelta = LINK) -> str:
         """The path of a link that signs in once with the key of this public half."""
         token = secrets.token_urlsafe(32)
-        now, expires = self._now(), self._ago(-lasts)
+        now, expires = self._registry.clock.now(), self._ago(-lasts)
         with self._registry.writing() as run:
             run("DELETE FROM entrances WHERE expires < ?", now)
             run("INSERT INTO entrances (id, key, expires) VALUES (?, ?, ?)",
@@ -138,7 +135,7 @@ class Sessions:
             "a new link."
         )
         row = self._registry.one("SELECT * FROM entrances WHERE id = ?", hashed(token))
-        if row is None or row["expires"] < self._now():
+        if row is None or row["expires"] < self._registry.clock.now():
             raise gone
         principal = self._access.holder(row["key"])
         self._admit(principal)
@@ -168,7 +165,7 @@ def entrance(folder: Path, analyst: str | None = None) -> str | None:
     """
     with closing(Registry.open(folder, Settings.load(folder).registry)) as registry:
         people = People(registry)
-        if people.owners() != 1:
+        if len(people.all_owners()) != 1:
             return None
         person = people.owner()
         if analyst is not None:

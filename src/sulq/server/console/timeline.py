@@ -9,7 +9,6 @@ from urllib.parse import urlencode
 
 from starlette.responses import Response
 
-from sulq.client.wire import at
 from sulq.drawing.lines import Axis, Line, lines
 from sulq.drawing.scale import rounded_up
 from sulq.drawing.svg import PAGE, Figure
@@ -32,24 +31,19 @@ KINDS = {  # how they are called, where that is not the word itself
 @pages.get("/datasets/{name}/timeline")
 async def timeline(here: PageContext) -> Response:
     """What happened, newest first, with a search."""
-    name = here.part("name")
     said = {n: here.said.get(n)[:200] for n in ("text", "analyst", "kind")}
     before = here.said.get("before")
     asked: dict[str, Any] = said | {"limit": LINES}
     if before.isascii() and before.isdecimal() and len(before) < 18:
         asked["before"] = before
-    found = await here.get(f"{at(name, 'timeline')}?{urlencode(asked)}")
+    found = await here.get(f"{here.at('timeline')}?{urlencode(asked)}")
     older = urlencode(said | {"before": found["next"]}) if found["next"] else ""
+    drawn = (spending(found["curve"], found["total_micro"], w) for w in (WHOLE, NARROW))
     return here.page(
-        "timeline.html", name=name, tab="timeline", found=found, said=said, older=older,
+        "timeline.html", name=here.name, tab="timeline", found=found, said=said, older=older,
         paged="before" in asked, kinds=KINDS,
-        charts=_spending(found["curve"], found["total_micro"]),
+        charts=[Chart.of(*drawn)] if found["curve"] else [],  # nothing before the first question
     )  # fmt: skip
-
-
-def _spending(curve: Sequence[tuple[str, int]], total: int) -> list[Chart]:
-    """The same for a desk and for a phone; nothing before the first question."""
-    return [Chart.of(*(spending(curve, total, w) for w in (WHOLE, NARROW)))] if curve else []
 
 
 def spending(curve: Sequence[tuple[str, int]], total: int, width: float = PAGE) -> Figure:
@@ -87,10 +81,9 @@ async def ledger(here: PageContext) -> Response:
 
 
 async def _passed_on(here: PageContext, path: str, kind: str, ending: str) -> Response:
-    name = here.part("name")
     plain, _, query = path.partition("?")
-    content = await here.content(f"{at(name, plain)}?{query}")
-    return here.file(content, kind, f"{name}-{ending}")
+    content = await here.content(f"{here.at(plain)}?{query}")
+    return here.file(content, kind, f"{here.name}-{ending}")
 
 
 # ---- the report -----------------------------------------------------------------------------
@@ -99,13 +92,12 @@ async def _passed_on(here: PageContext, path: str, kind: str, ending: str) -> Re
 @pages.get("/datasets/{name}/report")
 async def report(here: PageContext) -> Response:
     """The page an owner shows a reviewer, fit for paper."""
-    name = here.part("name")
-    found = await here.get(f"{at(name, 'report')}?last={MAX_PRINTED + 1}")
+    found = await here.get(f"{here.at('report')}?last={MAX_PRINTED + 1}")
     charges = found["charges"]
     public = {n: c for n, c in found["columns"].items() if c.get("public") or c.get("key")}
     cells = sorted(found["budget"]["cells"], key=lambda c: c["remaining_micro"])
     return here.page(
-        "report.html", name=name, tab="report", report=found, public=public,
+        "report.html", name=here.name, tab="report", report=found, public=public,
         private=[n for n in found["columns"] if n not in public],
         charges=charges[-MAX_PRINTED:], earlier=len(charges) > MAX_PRINTED,
         cells=cells[:MAX_CELLS], more_cells=max(0, len(cells) - MAX_CELLS),

@@ -109,11 +109,6 @@ class Wire(asyncio.Protocol):
         except TimeoutError:
             raise Gone from None
 
-    @property
-    def waiting(self) -> bool:
-        """Has more arrived already?"""
-        return bool(self._buffer)
-
     # ---- writing ----------------------------------------------------------------------------
 
     def write(self, data: bytes) -> None:

@@ -8,7 +8,6 @@ from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
 
 from sulq.server.pgwire import statement_kinds as statements
-from sulq.server.pgwire.copy_out import CopyOptions
 from sulq.server.pgwire.problems import Problem
 from sulq.server.pgwire.result_types import JSON, TEXT, Column
 from sulq.server.pgwire.selects import Select
@@ -18,6 +17,7 @@ from sulq.server.pgwire.variables import Variables
 
 MAX_CURSORS = 50
 PLAN = "QUERY PLAN"
+NOTHING_TO_DO = ("savepoint", "release", "deallocate", "unlisten")
 READ_ONLY = "nothing is written here: a SELECT of sums and counts may be asked"
 
 
@@ -63,6 +63,8 @@ class Commands:
         if select is not None:
             found = await self._ask(each, select, literals)
             return self._declared(each, found) if isinstance(found, Cursor) else found
+        if each.kind in NOTHING_TO_DO:
+            return _done(each.kind.upper())
         doing = getattr(self, f"_{each.kind}", None)
         if doing is None:
             state = "25006" if each.word in WRITES else "0A000" if each.word else "42601"
@@ -80,18 +82,11 @@ class Commands:
         return _done("ROLLBACK" if failed else "COMMIT")
 
     def _rollback(self, each: Statement) -> Result:
-        if re.search(r"\bto\b", each.text, re.IGNORECASE):
-            self.status = "T"
-            return _done("ROLLBACK")
-        self.status = "I"
-        self.cursors.clear()
+        to_savepoint = re.search(r"\bto\b", each.text, re.IGNORECASE)
+        self.status = "T" if to_savepoint else "I"
+        if not to_savepoint:
+            self.cursors.clear()
         return _done("ROLLBACK")
-
-    def _savepoint(self, each: Statement) -> Result:
-        return _done("SAVEPOINT")
-
-    def _release(self, each: Statement) -> Result:
-        return _done("RELEASE")
 
     # ---- settings ---------------------------------------------------------------------------
 
@@ -139,12 +134,6 @@ class Commands:
         self._variables.reset(None)
         self.cursors.clear()
         return _done("DISCARD ALL")
-
-    def _deallocate(self, each: Statement) -> Result:
-        return _done("DEALLOCATE")
-
-    def _unlisten(self, each: Statement) -> Result:
-        return _done("UNLISTEN")
 
     # ---- cursors ----------------------------------------------------------------------------
 
@@ -231,11 +220,6 @@ class Commands:
         found = statements.EXPLAIN.fullmatch(each.text)
         as_json = found is not None and re.search(r"format\s+json", found[1] or "", re.IGNORECASE)
         return [Column(PLAN, JSON if as_json else TEXT)]
-
-    def copy_options(self, each: Statement) -> CopyOptions:
-        """How COPY writes rows."""
-        found = statements.COPY.fullmatch(each.text)
-        return CopyOptions.read(found[2] if found else "")
 
 
 WRITES = ("INSERT", "UPDATE", "DELETE", "CREATE", "DROP", "ALTER", "TRUNCATE", "GRANT", "REVOKE",

@@ -16,9 +16,9 @@ import shlex
 import socket
 import ssl
 from collections import Counter
-from ipaddress import ip_address
 
 from sulq.errors import KeyRefused, LimitReached, SulqError
+from sulq.preview import KeptRehearsals
 from sulq.server.gate import Gate
 from sulq.server.pgwire import messages
 from sulq.server.pgwire.catalogue import DATABASE, Catalogues
@@ -30,10 +30,9 @@ from sulq.server.pgwire.variables import Variables
 from sulq.server.services import logs
 from sulq.server.services.access import Principal
 from sulq.server.services.context import Services
-from sulq.server.services.rehearsals import Rehearsals
 from sulq.server.services.responses import UNEXPECTED
 from sulq.server.services.scram import MECHANISM, Exchange, NotProved, Verifier
-from sulq.server.services.settings import Settings
+from sulq.server.services.settings import Settings, is_loopback
 from sulq.server.services.threads import MeteredThreads
 
 MAX_OPENING = 100  # connections that have proved nothing yet
@@ -60,7 +59,7 @@ class Listener:
         self._bound = bound
         self._tls = tls
         threads = MeteredThreads(2, 1 / 100, 1 / 20, self._settings)
-        self._shared = Shared(services, gate, Catalogues(), Rehearsals(), threads)
+        self._shared = Shared(services, gate, Catalogues(), KeptRehearsals(), threads)
         self._server: asyncio.Server | None = None
         self._relay: asyncio.Server | None = None
         self._opening: dict[Wire, None] = {}
@@ -159,7 +158,8 @@ class Listener:
                 f"{self._persons[person]} connections are open with your keys, and no more may be"
             )
         self._persons[person] += 1
-        secret = self._secret()
+        while (secret := secrets.randbits(32)) in self._sessions:
+            pass
         try:
             session = await self._session(wire, principal, said)
             self._sessions[secret] = session
@@ -171,11 +171,6 @@ class Listener:
             self._persons[person] -= 1
             if not self._persons[person]:
                 del self._persons[person]
-
-    def _secret(self) -> int:
-        while (found := secrets.randbits(32)) in self._sessions:
-            pass
-        return found
 
     async def _opened(self, wire: Wire) -> dict[str, str] | None:
         """The parameters of a start, over TLS if that is wanted; None: it was a cancel."""
@@ -196,7 +191,7 @@ class Listener:
 
     def _started(self, wire: Wire, code: int, said: dict[str, str]) -> dict[str, str]:
         """A start in our version of the protocol, and in TLS where it must be."""
-        if self._tls is not None and not wire.secure and not _is_here(wire.address):
+        if self._tls is not None and not wire.secure and not is_loopback(wire.address):
             raise Problem("28000", "connect with TLS: sslmode=require, or better verify-full")
         unknown = [name for name in said if name.startswith("_pq_.")]
         if code != messages.PROTOCOL or unknown:
@@ -227,20 +222,20 @@ class Listener:
             return await registry.run(access.holder, key)
         except (NotProved, KeyRefused):
             with contextlib.suppress(LimitReached):
-                await registry.run(self._gate.stranger, wire.address)
+                await registry.run(self._gate.strangers.take, wire.address)
                 raise Problem(
                     "28P01", f'password authentication failed for user "{user[:63]}"', NO_KEY
                 ) from None
             raise _too_many("too many keys were refused to this address") from None
 
     async def _exchanged(self, wire: Wire, exchange: Exchange) -> None:
-        wire.write(messages.sasl_offer(MECHANISM))
+        wire.write(messages.authentication(10, messages.text(MECHANISM), b"\0"))
         mechanism, first = messages.sasl_first(await self._password(wire))
         if mechanism != MECHANISM:
             raise NotProved
-        wire.write(messages.sasl_next(exchange.first(first)))
+        wire.write(messages.authentication(11, exchange.first(first)))
         proof = exchange.final(await self._password(wire))
-        wire.write(messages.sasl_final(proof) + messages.AUTHENTICATED)
+        wire.write(messages.authentication(12, proof) + messages.authentication(0))
 
     async def _password(self, wire: Wire) -> bytes:
         kind, body = await wire.message(MAX_PROOF)
@@ -297,35 +292,19 @@ def _too_many(what: str) -> Problem:
     return Problem("53300", what, "close one, or try again later", fatal=True)
 
 
-def _is_here(address: str) -> bool:
-    """Is it this machine?"""
-    try:
-        return ip_address(address).is_loopback
-    except ValueError:
-        return False
-
-
 def _options(text: str) -> list[tuple[str, str]]:
     """-c name=value and --name=value, as PGOPTIONS has them."""
     try:
-        words = shlex.split(text)
+        words = iter(shlex.split(text))
     except ValueError:
         raise Problem("22023", "options: a quote is left open") from None
-    out, at = [], 0
-    while at < len(words):
-        word = words[at]
-        if word == "-c":
-            at += 1
-            said = words[at] if at < len(words) else ""
-        elif word.startswith(("--", "-c")):
-            said = word[2:]
-        else:
-            raise Problem("22023", "options: want -c name=value")
+    out = []
+    for word in words:
+        said = next(words, "") if word == "-c" else word[2:]
         name, equals, value = said.partition("=")
-        if not equals:
+        if not word.startswith(("--", "-c")) or not equals:
             raise Problem("22023", "options: want -c name=value")
         out.append((name.replace("-", "_"), value))
-        at += 1
     return out
 
 

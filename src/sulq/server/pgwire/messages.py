@@ -9,6 +9,7 @@ from __future__ import annotations
 import struct
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from typing import Self
 
 PROTOCOL = 196608  # 3.0
 CANCEL = 80877102
@@ -36,12 +37,16 @@ class _Reader:
         self._at += struct.calcsize(form)
         return int(found)
 
+    def count(self) -> int:
+        """How many fields follow."""
+        found = self.number("h")
+        if not 0 <= found <= MAX_FIELDS:
+            raise Malformed
+        return found
+
     def numbers(self, form: str) -> tuple[int, ...]:
         """A count, and so many integers."""
-        count = self.number("h")
-        if not 0 <= count <= MAX_FIELDS:
-            raise Malformed
-        return tuple(self.number(form) for _ in range(count))
+        return tuple(self.number(form) for _ in range(self.count()))
 
     def text(self) -> str:
         """A string that ends with a zero byte."""
@@ -63,14 +68,12 @@ class _Reader:
         self._at += count
         return found
 
-    def rest(self) -> bytes:
-        """What is left."""
-        return self.part(len(self._data) - self._at)
+    def __enter__(self) -> Self:
+        return self
 
-    def end(self) -> None:
-        """There must be nothing left."""
-        if self._at != len(self._data):
-            raise Malformed
+    def __exit__(self, error: object, *_: object) -> None:
+        if error is None and self._at != len(self._data):
+            raise Malformed  # something is left of it
 
 
 # ---- what clients send ----------------------------------------------------------------------
@@ -87,10 +90,8 @@ class Parse:
     @classmethod
     def read(cls, data: bytes) -> Parse:
         """From the body of the message."""
-        reader = _Reader(data)
-        found = cls(reader.text(), reader.text(), reader.numbers("i"))
-        reader.end()
-        return found
+        with _Reader(data) as reader:
+            return cls(reader.text(), reader.text(), reader.numbers("i"))
 
 
 @dataclass(frozen=True, slots=True)
@@ -106,19 +107,13 @@ class Bind:
     @classmethod
     def read(cls, data: bytes) -> Bind:
         """From the body of the message."""
-        reader = _Reader(data)
-        portal, statement, formats = reader.text(), reader.text(), reader.numbers("h")
-        count = reader.number("h")
-        if not 0 <= count <= MAX_FIELDS:
+        with _Reader(data) as reader:
+            portal, statement, formats = reader.text(), reader.text(), reader.numbers("h")
+            values = tuple(_value(reader) for _ in range(reader.count()))
+            results = reader.numbers("h")
+        if not {*formats, *results} <= {0, 1} or len(formats) not in (0, 1, len(values)):
             raise Malformed
-        values = tuple(_value(reader) for _ in range(count))
-        found = cls(portal, statement, formats, values, reader.numbers("h"))
-        reader.end()
-        if any(form not in (0, 1) for form in (*found.formats, *found.results)):
-            raise Malformed
-        if len(formats) not in (0, 1, count):
-            raise Malformed
-        return found
+        return cls(portal, statement, formats, values, results)
 
 
 def _value(reader: _Reader) -> bytes | None:
@@ -138,11 +133,9 @@ class Named:
     @classmethod
     def read(cls, data: bytes) -> Named:
         """From the body of the message."""
-        reader = _Reader(data)
-        kind = reader.part(1).decode("latin-1")
-        found = cls(kind, reader.text())
-        reader.end()
-        if kind not in ("S", "P"):
+        with _Reader(data) as reader:
+            found = cls(reader.part(1).decode("latin-1"), reader.text())
+        if found.kind not in ("S", "P"):
             raise Malformed
         return found
 
@@ -157,46 +150,37 @@ class Execute:
     @classmethod
     def read(cls, data: bytes) -> Execute:
         """From the body of the message."""
-        reader = _Reader(data)
-        found = cls(reader.text(), max(reader.number("i"), 0))
-        reader.end()
-        return found
+        with _Reader(data) as reader:
+            return cls(reader.text(), max(reader.number("i"), 0))
 
 
 def query_text(data: bytes) -> str:
     """The text of a simple Query."""
-    reader = _Reader(data)
-    found = reader.text()
-    reader.end()
-    return found
+    with _Reader(data) as reader:
+        return reader.text()
 
 
 def startup(data: bytes) -> dict[str, str]:
     """The parameters of a start: user, database, options and others."""
-    reader, found = _Reader(data), {}
-    while name := reader.text():
-        found[name] = reader.text()
-        if len(found) > 50:
-            raise Malformed
-    reader.end()
+    found: dict[str, str] = {}
+    with _Reader(data) as reader:
+        while name := reader.text():
+            found[name] = reader.text()
+            if len(found) > 50:
+                raise Malformed
     return found
 
 
 def cancel(data: bytes) -> tuple[int, int]:
     """Which connection is to stop what it does: its number and its secret."""
-    reader = _Reader(data)
-    found = reader.number("i"), reader.number("I")
-    reader.end()
-    return found
+    with _Reader(data) as reader:
+        return reader.number("i"), reader.number("I")
 
 
 def sasl_first(data: bytes) -> tuple[str, bytes]:
     """The mechanism that a client chose, and its first message."""
-    reader = _Reader(data)
-    mechanism = reader.text()
-    found = _value(reader) or b""
-    reader.end()
-    return mechanism, found
+    with _Reader(data) as reader:
+        return reader.text(), _value(reader) or b""
 
 
 # ---- what is sent to clients ----------------------------------------------------------------
@@ -213,7 +197,11 @@ def text(value: str) -> bytes:
     return value.replace("\0", "").encode("utf-8", "replace") + b"\0"
 
 
-AUTHENTICATED = message("R", struct.pack("!i", 0))
+def authentication(step: int, *parts: bytes) -> bytes:
+    """A step of letting somebody in: 10 offers mechanisms, 11 goes on, 12 proves, 0 is the end."""
+    return message("R", struct.pack("!i", step), *parts)
+
+
 PARSED = message("1")
 BOUND = message("2")
 CLOSED = message("3")
@@ -221,21 +209,6 @@ NO_DATA = message("n")
 SUSPENDED = message("s")
 EMPTY = message("I")
 COPIED = message("c")
-
-
-def sasl_offer(mechanism: str) -> bytes:
-    """Which mechanism may be used."""
-    return message("R", struct.pack("!i", 10), text(mechanism), b"\0")
-
-
-def sasl_next(data: bytes) -> bytes:
-    """The server's message in the middle of the exchange."""
-    return message("R", struct.pack("!i", 11), data)
-
-
-def sasl_final(data: bytes) -> bytes:
-    """The server's proof."""
-    return message("R", struct.pack("!i", 12), data)
 
 
 def parameter(name: str, value: str) -> bytes:
@@ -281,11 +254,6 @@ def row(values: Sequence[bytes | None]) -> bytes:
 def copy_out(columns: int) -> bytes:
     """Rows follow as text."""
     return message("H", struct.pack(f"!bh{columns}h", 0, columns, *[0] * columns))
-
-
-def copy_data(data: bytes) -> bytes:
-    """Some of the rows as text."""
-    return message("d", data)
 
 
 def report(kind: str, fields: Mapping[str, str]) -> bytes:

@@ -18,13 +18,7 @@ from sulq.database import Database
 from sulq.errors import QueryNotAllowed
 from sulq.expressions import dialect
 from sulq.server.pgwire.catalogue import type_of
-from sulq.server.pgwire.catalogue_sql import (
-    NoSuch,
-    NotSql,
-    column_name,
-    parsed,
-    tables_of,
-)
+from sulq.server.pgwire.catalogue_sql import NotSql, column_name, parsed, tables_of
 from sulq.server.pgwire.problems import Problem
 from sulq.server.pgwire.result_types import (
     ARRAYS,
@@ -233,15 +227,11 @@ def laid_out(
     """The columns and rows of a reply's table."""
     table = body["table"]
     names = _names(table["columns"], table["by"])
-    out: list[Column] = []
-    keys: list[tuple[str, int]] = []
-    for name, column in zip(names, columns, strict=True):
-        ends = ("", "_low", "_high") if intervals and name not in table["by"] else ("",)
-        for end in ends:
-            out.append(Column(column.name + end, column.oid))
-            keys.append((name + end, column.oid))
-    rows = [tuple(_value(row[key], oid) for key, oid in keys) for row in table["rows"]]
-    return out, rows
+    numbers = [intervals and name not in table["by"] for name in names]
+    stored = [Column(name, c.oid) for name, c in zip(names, columns, strict=True)]
+    keys = with_intervals(stored, numbers)
+    rows = [tuple(_value(row[key.name], key.oid) for key in keys) for row in table["rows"]]
+    return with_intervals(columns, numbers), rows
 
 
 def with_intervals(columns: Sequence[Column], numbers: Sequence[bool]) -> list[Column]:
@@ -268,12 +258,10 @@ def _value(value: Any, oid: int) -> Any:
     if oid == DATE:
         return datetime.date.fromisoformat(value)
     if oid == TEXT:
-        return " to ".join(map(str, value)) if isinstance(value, list) else _word(value)
+        if isinstance(value, list):
+            return " to ".join(map(str, value))
+        return str(value).lower() if isinstance(value, bool) else str(value)
     return value
-
-
-def _word(value: Any) -> str:
-    return str(value).lower() if isinstance(value, bool) else str(value)
 
 
 def empty_columns(select: Select, schema: Schema) -> list[Column] | None:
@@ -313,9 +301,3 @@ def _is_empty(tree: Any) -> bool:
     left, right = condition.left, condition.right
     literals = isinstance(left, exp.Literal) and isinstance(right, exp.Literal)
     return literals and bool(left.name != right.name)
-
-
-__all__ = [
-    "NoSuch", "Select", "columns_of", "empty_columns", "laid_out", "parameter_types", "read",
-    "shape", "unreadable", "with_intervals",
-]  # fmt: skip

@@ -8,12 +8,13 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import Callable, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any, TypeVar
 
 from sulq.database import Database
 from sulq.errors import LimitReached, NotFound, Refused, SulqError, in_queries
+from sulq.preview import KeptRehearsals
 from sulq.questions.question import Question
 from sulq.server.gate import Gate
 from sulq.server.pgwire import selects
@@ -28,12 +29,11 @@ from sulq.server.pgwire.catalogue_sql import (
     written,
 )
 from sulq.server.pgwire.problems import Problem
-from sulq.server.pgwire.result_types import FLOAT8, TEXT, Column
+from sulq.server.pgwire.result_types import TEXT, Column
 from sulq.server.pgwire.selects import Select
 from sulq.server.pgwire.variables import VERSION, Variables
 from sulq.server.services.access import Principal, Record
 from sulq.server.services.context import Services
-from sulq.server.services.rehearsals import Rehearsals
 from sulq.server.services.threads import MeteredThreads
 
 Given = TypeVar("Given")
@@ -61,7 +61,7 @@ class Shared:
     services: Services
     gate: Gate
     catalogues: Catalogues
-    rehearsals: Rehearsals
+    rehearsals: KeptRehearsals
     threads: MeteredThreads  # for what nobody pays
 
 
@@ -83,12 +83,10 @@ class Asking:
         """Is the key still good, and is it this person's turn? Who asks too often waits."""
         registry, key = self._shared.services.registry, self.principal.key
         self.principal = await registry.run(self._shared.services.access.holder, key)
-        await self._patient(lambda: self._taken())
+        take, person = self._shared.gate.take, self.principal.person.id
+        await self._patient(lambda: registry.run(take, person))
 
-    async def _taken(self) -> None:
-        await self._shared.services.registry.run(self._shared.gate.take, self.principal.person.id)
-
-    async def _patient(self, run: Callable[[], Any]) -> Any:
+    async def _patient(self, run: Callable[[], Awaitable[Given]]) -> Given:
         """Run this; wait a while where it would be refused for now."""
         until = asyncio.get_running_loop().time() + PATIENT_SECONDS
         while True:
@@ -103,8 +101,7 @@ class Asking:
     async def metered(self, function: Callable[[], Given]) -> Given:
         """Run what nobody pays for in a thread, in this person's turn."""
         person = self.principal.person.id
-        found: Given = await self._patient(lambda: self._shared.threads.run(person, function))
-        return found
+        return await self._patient(lambda: self._shared.threads.run(person, function))
 
     async def read(self, text: str) -> Select:
         """What a SELECT is about."""
@@ -168,8 +165,7 @@ class Asking:
     async def _price(self, record: Record, make: Callable[[Database], Question]) -> Question:
         answers = self._shared.services.answers
         question, _ = await self._patient(lambda: answers.price(self.principal, record, make))
-        made: Question = question
-        return made
+        return question
 
     async def _filled(self, select: Select, literals: Sequence[str]) -> Select:
         if not select.count:
@@ -178,9 +174,8 @@ class Asking:
 
     async def select(self, select: Select, literals: Sequence[str] = ()) -> Result:
         """The answer to a SELECT, with these values for its parameters."""
-        came = (
-            self._shared.services.answers.clock.now()
-        )  # before it is read: what was read before is read quicker
+        # Before it is read: what was read before is read quicker.
+        came = self._shared.services.answers.clock.now()
         select = await self._filled(select, literals)
         if select.table is None:
             return await self._browse(select)
@@ -352,6 +347,3 @@ def _said(table: dict[str, Any], unpaid: int) -> list[str]:
         left = in_queries(table["remaining_micro"])
         said.append(f"price {in_queries(unpaid)}, {left} left; asked again it is free")
     return said
-
-
-__all__ = ["FLOAT8", "Asking", "Result", "Shared"]

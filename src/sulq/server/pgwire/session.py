@@ -19,9 +19,9 @@ from sulq.server.pgwire import messages
 from sulq.server.pgwire import statement_kinds as statements
 from sulq.server.pgwire.client_socket import Gone, TooLong, Wire
 from sulq.server.pgwire.commands import Commands, Cursor
-from sulq.server.pgwire.copy_out import copied
+from sulq.server.pgwire.copy_out import CopyOptions, copied
 from sulq.server.pgwire.problems import Problem, malformed, notice, problem_of
-from sulq.server.pgwire.result_types import TEXT, BadValue, Column, decoded, encoded
+from sulq.server.pgwire.result_types import BadValue, Column, decoded, encoded
 from sulq.server.pgwire.selects import Select
 from sulq.server.pgwire.service_calls import Asking, Result
 from sulq.server.pgwire.statement_kinds import Statement
@@ -252,12 +252,14 @@ class Session:
         return made
 
     async def _copy(self, each: Statement, select: Select | None) -> None:
-        options = self._commands.copy_options(each)
+        found = statements.COPY.fullmatch(each.text)
         assert select is not None
+        assert found is not None
+        options = CopyOptions.read(found[2])
         result = await self._asking.select(select)
         self._wire.write(messages.copy_out(len(result.columns)))
         for line in copied(result, options):
-            self._wire.write(messages.copy_data(line))
+            self._wire.write(messages.message("d", line))
             await self._wire.flush()
         self._wire.write(messages.COPIED)
         result.tag = f"COPY {len(result.rows)}"
@@ -415,6 +417,3 @@ def _cancelled(why: str) -> Problem:
 def _plain(value: Any) -> Any:
     """A parameter as one literal has it; a list as PostgreSQL writes it."""
     return "{" + ",".join(str(v) for v in value) + "}" if isinstance(value, list) else value
-
-
-__all__ = ["TEXT", "Session"]

@@ -22,13 +22,11 @@ admission.py        how often, how many, how much one person may ask
 high_water.py       the latest time that was seen: a clock set back revives no key
 measurements.py     what questions take, on made-up rows
 periods.py          how long a batch of questions lasts
-program_switch.py   whether questions to a dataset may run programs
 quiet.py            periods measured again while nobody asks
 renewals.py         a dataset's rows as they are now, or more of them
 garbage.py          when memory is tidied: between batches
 windows.py          the public moments of one batch
 beat.py             questions gathered, answered in batches, replies that leave together
-rehearsals.py       how close an answer will be, as a page says it before it is paid
 lateness.py         what a late reply says, and why: a slow machine, or slow rows?
 threads.py          few threads, shared fairly
 asked.py            a question that was read and waits for its batch

@@ -13,7 +13,7 @@ from sulq.errors import LimitReached
 
 REMEMBERED = 10_000  # persons or addresses with a bucket
 LONGEST_SECONDS = 20.0  # that anyone waits to be refused
-CROWD, CROWD_SECONDS = 5, 2.0  # refusals for sending too much, and in what time
+OVERLOAD, OVERLOAD_SECONDS = 5, 2.0  # refusals for sending too much, and in what time
 
 
 class Buckets:
@@ -126,11 +126,11 @@ def _end(over: asyncio.Future[None]) -> None:
         over.set_result(None)
 
 
-class Crowd:
+class Overload:
     """Does somebody send more than they may? That depends on requests alone."""
 
     def __init__(self) -> None:
-        self._refused: deque[float] = deque(maxlen=CROWD)
+        self._refused: deque[float] = deque(maxlen=OVERLOAD)
 
     def note(self) -> None:
         """A request was refused for being too much."""
@@ -140,7 +140,7 @@ class Crowd:
     def here(self) -> bool:
         """Were some refused of late?"""
         refused = self._refused
-        return len(refused) == CROWD and time.monotonic() - refused[0] < CROWD_SECONDS
+        return len(refused) == OVERLOAD and time.monotonic() - refused[0] < OVERLOAD_SECONDS
 
 
 class AtOnce:

@@ -87,7 +87,10 @@ class Sources:
         return {
             "files": [name for name, _ in first],
             "listed": [_described(name, path, used) for name, path in first],
-            "servers": _servers(self._settings),
+            "servers": sorted(
+                f"{scheme}://{host}" + ("" if port is None else f":{port}")
+                for scheme, host, port in set(_servers(self._settings))
+            ),
         }
 
     @property
@@ -219,15 +222,13 @@ def _inside(root: Path, name: str) -> Path | None:
     return path if path.is_relative_to(root) else None
 
 
-def _servers(settings: Settings) -> list[str]:
-    servers: list[str] = []
+def _servers(settings: Settings) -> Iterator[tuple[str, str | None, int | None]]:
+    """The scheme, host and port of each address that may be read."""
     for name in settings.sources:
         if "://" in name:
             with suppress(ValueError):
                 at = urlsplit(name)
-                port = "" if at.port is None else f":{at.port}"
-                servers.append(f"{at.scheme}://{at.hostname}{port}")
-    return sorted(set(servers))
+                yield at.scheme, at.hostname, at.port
 
 
 def _files(root: Path) -> list[Path]:
@@ -256,14 +257,12 @@ def _address(source: str, settings: Settings, *, trusted: bool) -> str:
     try:
         asked = urlsplit(source)
         place = (asked.scheme, asked.hostname, asked.port)
-        listed = [urlsplit(s) for s in settings.sources if "://" in s]
-        known = {(s.scheme, s.hostname, s.port) for s in listed}
     except ValueError:
         raise refused from None
     # libpq takes the first @ for the end of the password, urlsplit the last; and it reads %2C as a
     # comma between hosts. With one @ both mean the same host.
     several = "," in asked.netloc or asked.netloc.count("@") > 1
-    if place not in known or asked.query or asked.fragment or several:
+    if place not in _servers(settings) or asked.query or asked.fragment or several:
         raise refused
     if not trusted and not (asked.username and asked.password):
         raise SchemaError(

@@ -24,7 +24,7 @@ from sulq.pipeline import Stopped
 from sulq.questions.question import Question
 from sulq.server.services import logs
 from sulq.server.services.access import Access, Principal, Record, check_open
-from sulq.server.services.admission import AtOnce, Crowd
+from sulq.server.services.admission import AtOnce, Overload
 from sulq.server.services.asked import Asked
 from sulq.server.services.beat import Beat, Place
 from sulq.server.services.datasets import Dataset, Datasets
@@ -74,9 +74,9 @@ class Answers:
         self._estimating = MeteredThreads(ESTIMATING, 1 / 500, 1 / 50, settings)
         self._looking = MeteredThreads(LOOKING, 1 / 500, 1 / 200, settings)
         self._metered = (self._reading, self._pricing, self._estimating, self._looking)
-        self.crowd = Crowd()
+        self.overload = Overload()
         self._stopping = threading.Event()
-        self._lateness = Lateness(datasets, settings, metrics)
+        self._lateness = Lateness(datasets, metrics)
         self._noise = LateNoise(datasets, settings)
         self._beats: dict[Dataset, _Beats] = {}  # as long as their dataset is open or asked
 
@@ -297,12 +297,11 @@ class Answers:
     def _made(self, dataset: Dataset) -> _Beats:
         """The two beats of a dataset, with threads of their own."""
         scans, counts, settings = pool(SCANNING), pool(FREE), self._settings
-        # An audited table has no noise to give.
-        noise = settings.late == "noise" and not is_audited(dataset.db.promise)
+        noise = self._noise.is_given_by(dataset.db)
 
         def window(batch: Sequence[Place[Asked]]) -> Window | None:
             works = [place.asked.work for place in batch]
-            period = dataset.periods.of(works, crowded=self.crowd.here)
+            period = dataset.periods.of(works, overloaded=self.overload.here)
             if period is None:
                 return None
             asked = [place.asked.question for place in batch]
@@ -315,7 +314,7 @@ class Answers:
 
         async def late(asked: Sequence[Asked], window: Window) -> Sequence[Any]:
             if noise:
-                return await run_in(scans, self._noise_for, asked)
+                return await run_in(scans, lambda: [self._noise.reply(one) for one in asked])
             return self._said_late(asked, window)
 
         def between() -> asyncio.Future[Any] | None:
@@ -329,7 +328,7 @@ class Answers:
         }  # fmt: skip
         paid: Beat[Asked] = Beat(
             lambda asked, window: run_in(scans, self._replies, dataset, asked, window),
-            window, late=late, between=between, crowded=lambda: self.crowd.here, **limits,
+            window, late=late, between=between, crowded=lambda: self.overload.here, **limits,
         )  # fmt: skip
         free: Beat[Callable[[Database], Any]] = Beat(
             lambda some, window: run_in(counts, _counted, dataset, some, window),
@@ -380,8 +379,8 @@ class Answers:
 
     def _outcome(self, asked: Asked, found: Any, window: Window | None) -> bytes | Exception:
         if isinstance(found, Stopped):
-            noise = self._noise.wanted and not is_audited(asked.db.promise)
-            return self._noise.reply(asked) if noise else late(window)
+            given = self._noise.is_given_by(asked.db)
+            return self._noise.reply(asked) if given else late(window)
         if isinstance(found, Exception):
             return found
         self._metrics.add(asked.record.tenant, "sulq_answers_total", dataset=asked.record.name)
@@ -396,10 +395,6 @@ class Answers:
         for one in {one.record.id: one for one in asked}.values():
             logs.event("late", logging.WARNING, dataset=one.record.name)
         return out
-
-    def _noise_for(self, asked: Sequence[Asked]) -> list[bytes | Exception]:
-        """Noise for each of a batch whose scan does not end."""
-        return [self._noise.reply(one) for one in asked]
 
 
 @dataclass(frozen=True, slots=True)

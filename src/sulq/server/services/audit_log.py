@@ -23,6 +23,7 @@ from sulq.server.services.registry_file import Run
 acting: ContextVar[tuple[str, str]] = ContextVar("acting", default=("", ""))
 HERE = "the server's terminal"
 PAGE = 1000  # entries read at a time
+NEWEST = "SELECT number, hash FROM audit_log WHERE house = ? ORDER BY number DESC LIMIT 1"
 WORDS = {
     "analyst": "{about} became an analyst",
     "analyst-removed": "{about} was removed: their keys and invitations ended",
@@ -53,10 +54,8 @@ def record(
 ) -> None:
     """Add one entry to a tenant's log, in the transaction that is under way."""
     assert kind in WORDS, kind
-    last = run(
-        "SELECT number, hash FROM audit_log WHERE house = ? ORDER BY number DESC LIMIT 1", tenant
-    ).fetchone()
-    number, previous = (EMPTY.number, EMPTY.hash) if last is None else (last[0], last[1])
+    last = run(NEWEST, tenant).fetchone()
+    number, previous = last or (EMPTY.number, EMPTY.hash)
     actor, key = acting.get()
     said = {"time": now(), "by": by or actor or HERE, "about": about}
     more["with"] = key if said["by"] == actor else None
@@ -74,12 +73,8 @@ class AuditLog:
 
     def head(self, tenant: int) -> dict[str, Any]:
         """The number and the hash of the newest entry: what to keep elsewhere."""
-        row = self._registry.one(
-            "SELECT number, hash FROM audit_log WHERE house = ? ORDER BY number DESC LIMIT 1",
-            tenant,
-        )
-        return {"number": EMPTY.number if row is None else row[0],
-                "hash": EMPTY.hash if row is None else row[1]}  # fmt: skip
+        number, hash = self._registry.one(NEWEST, tenant) or (EMPTY.number, EMPTY.hash)
+        return {"number": number, "hash": hash}
 
     def entries(self, tenant: int, after: int = EMPTY.number, most: int = PAGE) -> list[Any]:
         """Entries after this number, oldest first, each as it is exported."""

@@ -17,7 +17,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from sulq.database import Database
-from sulq.errors import NotFound, QueryNotAllowed, Refused, SulqError
+from sulq.errors import NotFound, Refused, SulqError
 from sulq.ledger.location import exists
 from sulq.ledger.types import MEMORY
 from sulq.open_database import open as open_database
@@ -36,7 +36,7 @@ from sulq.server.services.events import FAILED, LATE, note
 from sulq.server.services.measurements import ELSEWHERE, MadeUp, Measurements
 from sulq.server.services.people import Person, check_name
 from sulq.server.services.periods import Pace, Periods, pace_of
-from sulq.server.services.registry import Registry, Taken, alarm, new_id, now
+from sulq.server.services.registry import Registry, Run, Taken, alarm, new_id, now
 from sulq.server.services.renewals import Renewals, refresh_rows
 from sulq.server.services.settings import Settings
 from sulq.sources.postgres import is_address
@@ -106,7 +106,7 @@ class Datasets(Renewals):
     """All datasets of a server. What blocks here is meant for a thread of its own."""
 
     def __init__(self, registry: Registry, settings: Settings) -> None:
-        self._registry = registry
+        self.registry = registry
         self._settings = settings
         self.ledgers = DatasetLedgers(registry, settings.folder, settings.ledger_server)
         self._open: dict[int, Dataset] = {}
@@ -140,14 +140,14 @@ class Datasets(Renewals):
         self.ledgers.note_seen(record, db)
         now_kept = locations.kept(arguments, folder)
         if now_kept != said:  # a folder of before: whole paths become relative ones
-            with self._registry.writing() as run:
+            with self.registry.writing() as run:
                 run("UPDATE datasets SET arguments = ? WHERE id = ? AND arguments = ?",
                     json.dumps(now_kept), record.id, record.arguments)  # fmt: skip
         return db
 
     def open_all(self) -> None:
         """Open every dataset; one that cannot be opened says why when it is asked."""
-        rows = self._registry.all("SELECT * FROM datasets WHERE state <> 'closed' ORDER BY id")
+        rows = self.registry.all("SELECT * FROM datasets WHERE state <> 'closed' ORDER BY id")
         for row in rows:
             with suppress(SulqError):
                 self.opened(record_of(row))
@@ -184,7 +184,7 @@ class Datasets(Renewals):
     def keep_pace(self, dataset: Dataset, measured: Pace) -> None:
         """Keep what was measured, as far as it is the quickest so far."""
         pace = dataset.periods.measure_again(measured)
-        with self._registry.writing() as run:
+        with self.registry.writing() as run:
             run("UPDATE datasets SET pace = ? WHERE id = ?", pace.to_json(), dataset.record.id)
 
     def _database(self, arguments: Mapping[str, Any]) -> Database:
@@ -260,7 +260,7 @@ class Datasets(Renewals):
         self, owner: Person, name: str, said: Mapping[str, Any], description: str
     ) -> Record:
         try:
-            with self._registry.writing() as run:
+            with self.registry.writing() as run:
                 number = new_id(
                     run, "INSERT INTO datasets (house, name, description, arguments, state, "
                     "created) VALUES (?, ?, ?, ?, 'open', ?)", owner.tenant, name, description,
@@ -275,7 +275,7 @@ class Datasets(Renewals):
 
     def record(self, number: int) -> Record:
         """The record of one dataset, as it is now."""
-        row = self._registry.one("SELECT * FROM datasets WHERE id = ?", number)
+        row = self.registry.one("SELECT * FROM datasets WHERE id = ?", number)
         if row is None:
             raise NotFound("there is no such dataset.")
         return record_of(row)
@@ -288,7 +288,7 @@ class Datasets(Renewals):
         return found
 
     def _find(self, tenant: int, name: str) -> Record | None:
-        row = self._registry.one(
+        row = self.registry.one(
             "SELECT * FROM datasets WHERE house = ? AND name = ? AND state <> 'closed'",
             tenant,
             name,
@@ -297,7 +297,7 @@ class Datasets(Renewals):
 
     def of_tenant(self, tenant: int) -> list[Record]:
         """Every dataset of a tenant that is not closed."""
-        rows = self._registry.all(
+        rows = self.registry.all(
             "SELECT * FROM datasets WHERE house = ? AND state <> 'closed' ORDER BY name", tenant
         )
         return [record_of(row) for row in rows]
@@ -305,7 +305,7 @@ class Datasets(Renewals):
     def describe(self, record: Record, description: str) -> None:
         """Say in words what a dataset is."""
         check_text(description, "description", MAX_DESCRIPTION)
-        with self._registry.writing() as run:
+        with self.registry.writing() as run:
             run("UPDATE datasets SET description = ? WHERE id = ?", description, record.id)
 
     def set_state(
@@ -319,7 +319,7 @@ class Datasets(Renewals):
             raise Refused(f"state={state!r}, want 'open', 'frozen' or 'closed'.")
         if state == "open":
             self._resume(record, reason)
-        with self._registry.writing() as run:
+        with self.registry.writing() as run:
             run("UPDATE datasets SET state = ? WHERE id = ? AND state <> 'closed'",
                 state, record.id)  # fmt: skip
             if state != record.state:
@@ -348,11 +348,8 @@ class Datasets(Renewals):
         found = db.frozen
         if found is None:
             return
-        with self._registry.writing() as run:
-            moved = run("UPDATE datasets SET state = 'frozen' WHERE id = ? AND state = 'open'",
-                        record.id).rowcount  # fmt: skip
-            if moved:
-                note(run, record.id, "freeze", by=FAILED)
+        with self.registry.writing() as run:
+            if _freeze(run, record, FAILED):
                 alarm(
                     run, record.tenant, record.id, "failed",
                     f"A scan failed with {found.error} although its engine ({found.engine}) was "
@@ -362,35 +359,9 @@ class Datasets(Renewals):
 
     # ---- late replies ---------------------------------------------------------------------
 
-    def late_reply(self, record: Record, analyst: str, request: str, asked: str) -> bytes | None:
-        """The noise that this request id was answered with, if it was late then."""
-        row = self._registry.one(
-            "SELECT asked, body FROM late WHERE dataset = ? AND analyst = ? AND request = ?",
-            record.id, analyst, request,
-        )  # fmt: skip
-        if row is None:
-            return None
-        if row["asked"] != asked:  # or the same in another form, whose noise would be another
-            raise QueryNotAllowed(
-                f"request id {request!r} was used for another question. Nothing was charged.\n"
-                "Give each request its own id."
-            )
-        return bytes(row["body"])
-
-    def keep_late(
-        self, record: Record, analyst: str, request: str, asked: str, body: bytes
-    ) -> None:
-        """Remember the noise that a request id was answered with."""
-        with self._registry.writing() as run:
-            run(
-                "INSERT INTO late (dataset, analyst, request, asked, body) "
-                "VALUES (?, ?, ?, ?, ?) ON CONFLICT DO NOTHING",
-                record.id, analyst, request, asked, body,
-            )  # fmt: skip
-
     def note_late(self, record: Record) -> None:
         """Tell the owner that real rows were slower than made-up ones; freeze after too many."""
-        with self._registry.writing() as run:
+        with self.registry.writing() as run:
             alarm(
                 run, record.tenant, record.id, "late",
                 "A batch of questions was late: its rows took longer to read than the period "
@@ -401,16 +372,21 @@ class Datasets(Renewals):
                 record.id,
             ).fetchone()[0]  # fmt: skip
             if self._settings.most_late and count >= self._settings.most_late:
-                moved = run("UPDATE datasets SET state = 'frozen' WHERE id = ? AND state = 'open'",
-                            record.id).rowcount  # fmt: skip
-                if moved:
-                    note(run, record.id, "freeze", by=LATE)
+                _freeze(run, record, LATE)
 
     def note_slow(self, dataset: Dataset) -> None:
         """Tell the owner that the machine was slow; that counts towards nothing."""
-        with self._registry.writing() as run:
+        with self.registry.writing() as run:
             alarm(
                 run, dataset.record.tenant, dataset.record.id, "slow",
                 "A batch of questions was late because the machine was slow. Until it is quick "
                 f"again, periods are {dataset.periods.longer} times as long as measured.",
             )  # fmt: skip
+
+
+def _freeze(run: Run, record: Record, by: str) -> bool:
+    """Freeze a dataset that is open; was it?"""
+    moved = run("UPDATE datasets SET state = 'frozen' WHERE id = ? AND state = 'open'", record.id)
+    if moved.rowcount:
+        note(run, record.id, "freeze", by=by)
+    return bool(moved.rowcount)

@@ -26,15 +26,7 @@ WORDS = {
 }
 LATE = "the server, because rows were late too often"
 FAILED = "the server, because a scan failed"
-LOGGED = (
-    "freeze",
-    "thaw",
-    "invite",
-    "uninvite",
-    "close",
-    "refresh",
-    "append",
-)  # in the audit log too
+LOGGED = WORDS.keys() - {"remove"}  # in the audit log too, which says of whom removed by itself
 
 
 def note(

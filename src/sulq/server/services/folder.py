@@ -68,7 +68,7 @@ def begin(folder: Path, owner: str) -> Key | None:
         address = ServerSettings.load(folder).registry
         with closing(Registry.begin(folder, address)) as registry:
             people = People(registry)
-            if address is not None and people.owners():
+            if address is not None and people.all_owners():
                 return None
             return people.new_key(people.add_owner(owner), days=OWNER_DAYS, label="first")
     except BaseException:

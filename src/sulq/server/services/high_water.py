@@ -10,7 +10,7 @@ from __future__ import annotations
 import math
 import threading
 import time
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from typing import Any
 
 AHEAD_SECONDS = 5.0
@@ -44,6 +44,6 @@ class HighWater:
             ((kept,),) = run("SELECT latest FROM clock").fetchall()
         self._kept = float(kept)
 
-    def now(self) -> str:
-        """The same as the registry writes times."""
-        return self.time().isoformat(timespec="seconds")
+    def now(self, later: timedelta = timedelta()) -> str:
+        """The same, or so much later, as the registry writes times."""
+        return (self.time() + later).isoformat(timespec="seconds")

@@ -5,7 +5,7 @@ from __future__ import annotations
 import heapq
 import itertools
 import json
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict
 from typing import Any
 
@@ -76,8 +76,8 @@ def timeline_of(
     last = ledger.head().number
     first = max(0, last + 1 - CHARTED)
     end = last + 1 if before is None else min(before, last + 1)
-    lines = _lines(_newest_first(ledger, first, end, analyst, kind), text)
-    found = list(itertools.islice(lines, limit + 1))
+    lines = map(_line, _newest_first(ledger, first, end, analyst, kind))
+    found = list(itertools.islice((line for line in lines if _has(text, line)), limit + 1))
     oldest = str(found[limit - 1]["time"]) if len(found) > limit else ""
     newest = None if before is None else _time_of(ledger, end)
     among = [
@@ -122,14 +122,6 @@ def _charges(ledger: Ledger, first: int, end: int, analyst: str) -> Iterator[Cha
     ):  # fmt: skip
         yield from page
         end = page[-1].number
-
-
-def _lines(found: Iterable[Charge | Entry], text: str) -> Iterator[dict[str, Any]]:
-    """Those with the text in their words, put into words one by one."""
-    for each in found:
-        line = _line(each)
-        if _has(text, line):
-            yield line
 
 
 def _has(text: str, line: Mapping[str, Any]) -> bool:

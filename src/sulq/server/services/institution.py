@@ -44,8 +44,7 @@ class Institution:
     def begin(self, onward: str) -> tuple[str, str, str, str]:
         """A new sign-in: its state, what the browser keeps, the nonce and the PKCE verifier."""
         state, browser, nonce, verifier = (secrets.token_urlsafe(32) for _ in range(4))
-        until = _later(self._registry.clock.time(), BEGUN)
-        now = self._registry.clock.now()
+        now, until = self._registry.clock.now(), self._registry.clock.now(BEGUN)
         with self._registry.writing() as run:
             run("DELETE FROM oidc_begun WHERE expires < ?", now)
             run("DELETE FROM oidc_begun WHERE id IN (SELECT id FROM oidc_begun "
@@ -184,10 +183,6 @@ class Institution:
                 run(f"DELETE FROM {table} WHERE key IN ({over})", person.id, LABEL, now)
             run("DELETE FROM keys WHERE person = ? AND label = ? AND expires < ?",
                 person.id, LABEL, now)  # fmt: skip
-
-
-def _later(moment: datetime, span: timedelta) -> str:
-    return (moment + span).isoformat(timespec="seconds")
 
 
 def _roles(claims: Claims, path: str) -> list[str]:

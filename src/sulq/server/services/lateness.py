@@ -14,7 +14,9 @@ from collections import deque
 from collections.abc import Callable, Sequence
 from weakref import WeakKeyDictionary
 
-from sulq.errors import Late
+from sulq.audit.promise import is_audited
+from sulq.database import Database
+from sulq.errors import Late, QueryNotAllowed
 from sulq.questions.question import Question
 from sulq.server.services.asked import Asked
 from sulq.server.services.datasets import Dataset, Datasets
@@ -44,9 +46,8 @@ def late(window: Window | None) -> Late:
 class Lateness:
     """Tells a slow machine from slow rows."""
 
-    def __init__(self, datasets: Datasets, settings: Settings, metrics: Metrics) -> None:
+    def __init__(self, datasets: Datasets, metrics: Metrics) -> None:
         self._datasets = datasets
-        self._settings = settings
         self._metrics = metrics
         self._tries: WeakKeyDictionary[Dataset, tuple[float, float]] = WeakKeyDictionary()
         self._odd: WeakKeyDictionary[Dataset, deque[float]] = WeakKeyDictionary()
@@ -107,15 +108,26 @@ class LateNoise:
 
     def __init__(self, datasets: Datasets, settings: Settings) -> None:
         self._datasets = datasets
-        self.wanted = settings.padding and settings.late == "noise"
+        self._wanted = settings.padding and settings.late == "noise"
+
+    def is_given_by(self, db: Database) -> bool:
+        """Is this what a late question to it hears? An audited table has no noise to give."""
+        return self._wanted and not is_audited(db.promise)
 
     def before(self, asked: Asked) -> bytes | None:
         """The noise that this request id was answered with, if it was late then."""
         if asked.request_id is None:
             return None
-        return self._datasets.late_reply(
-            asked.record, asked.analyst, asked.request_id, asked.digest
-        )
+        row = self._datasets.registry.one(
+            "SELECT asked, body FROM late WHERE dataset = ? AND analyst = ? AND request = ?",
+            asked.record.id, asked.analyst, asked.request_id,
+        )  # fmt: skip
+        if row is not None and row["asked"] != asked.digest:  # or the same, laid out otherwise
+            raise QueryNotAllowed(
+                f"request id {asked.request_id!r} was used for another question. Nothing was "
+                "charged.\nGive each request its own id."
+            )
+        return None if row is None else bytes(row["body"])
 
     def reply(self, asked: Asked) -> bytes | Exception:
         """Noise, charged; for a request id that was late before the same again."""
@@ -127,9 +139,10 @@ class LateNoise:
             self._datasets.note_late(asked.record)
             if asked.request_id is None:
                 return body
-            self._datasets.keep_late(
-                asked.record, asked.analyst, asked.request_id, asked.digest, body
-            )
+            with self._datasets.registry.writing() as run:
+                run("INSERT INTO late (dataset, analyst, request, asked, body) "
+                    "VALUES (?, ?, ?, ?, ?) ON CONFLICT DO NOTHING", asked.record.id, asked.analyst,
+                    asked.request_id, asked.digest, body)  # fmt: skip
             return self.before(asked) or body  # another of this id may have been kept first
         except Exception as error:
             return error

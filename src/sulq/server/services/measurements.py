@@ -21,6 +21,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from sulq.audit.promise import is_audited
+from sulq.expressions.quoting import quote
 from sulq.pipeline import Order, row_by_row
 from sulq.privacy.promise import Promise
 from sulq.programs.cost import worst_seconds
@@ -30,7 +31,7 @@ from sulq.rehearsal_database import made_up, on_rows
 from sulq.server.services.periods import Pace, Work
 from sulq.sources.source import Source
 from sulq.values.query import Blocks, Query
-from sulq.values.schema import Column, Schema
+from sulq.values.schema import Schema
 
 if TYPE_CHECKING:
     from sulq.database import Database
@@ -74,7 +75,7 @@ class MadeUp:
             pricing = "geometry"
         self._db = on_rows(source, db.schema, promise, pricing, ledger)
         self._db.warm(hold)  # as the dataset's are
-        self._rows = db.rows
+        self.rows = db.rows  # how many the dataset has
         self._share = max(db.rows / rows, 1.0)
         if kind == ELSEWHERE:
             self._share *= self._slower(db)
@@ -86,11 +87,6 @@ class MadeUp:
             min(one.scan_seconds(everyone, 60.0) for _ in range(TRIES)) for one in (db, self._db)
         )
         return max(theirs / ours * self._db.rows / max(db.rows, 1), 1.0)
-
-    @property
-    def rows(self) -> int:
-        """How many the dataset has."""
-        return self._rows
 
     def close(self) -> None:
         """Remove the rows."""
@@ -113,7 +109,7 @@ class MadeUp:
             number = max((wide - one) / CELLS, 1e-6)
         alone, together = self.count_seconds(), self._scan(some)
         shared = max(alone - (together - alone) / (BATCH - 1), 0.1 * alone)
-        return Pace(self._rows, shared, alone, max(one - each, 1e-4), each, number)
+        return Pace(self.rows, shared, alone, max(one - each, 1e-4), each, number)
 
     @property
     def _count(self) -> Query:
@@ -191,14 +187,10 @@ class Measurements:
                 while len(self._shapes) > SHAPES:
                     self._shapes.popitem(last=False)
         kernel = row_by_row(question)
-        programs = self._worst(question)
+        each = row_seconds(question)  # what its programs can take, which made-up rows do not show
+        programs = each * self._made().rows if each else 0.0
         more = None if shape.more is None else shape.more + programs
         return Work(shape.alone + programs, question.numbers, kernel, more, name)
-
-    def _worst(self, question: Question) -> float:
-        """What its programs can take on any rows, which made-up ones do not show."""
-        each = row_seconds(question)
-        return each * self._made().rows if each else 0.0
 
     def _tried(self, shape: Shape, question: Question) -> Shape:
         """Measured once more: by itself, and with others like it if that does not take long."""
@@ -273,9 +265,5 @@ def _predicate(schema: Schema, k: int) -> str:
     if numbers:
         column = numbers[0]
         middle = float(column.low) + (float(column.high) - float(column.low)) * (k + 1) / (k + 2)
-        return f"{_quoted(column)} > {middle!r}"
-    return f"{_quoted(private[k % len(private)])} is not null" if private else "1 = 1"
-
-
-def _quoted(column: Column) -> str:
-    return '"' + column.name.replace('"', '""') + '"'
+        return f"{quote(column.name)} > {middle!r}"
+    return f"{quote(private[k % len(private)].name)} is not null" if private else "1 = 1"

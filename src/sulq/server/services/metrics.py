@@ -40,10 +40,6 @@ class Metrics:
             if owner == tenant:
                 yield name, dict(labels), value
 
-    def page(self, tenant: int, now: Iterable[Sample]) -> str:
-        """All of a tenant's counts, and values of this moment."""
-        return self.text([*self.of(tenant), *now])
-
     def text(self, samples: Iterable[Sample]) -> str:
         """Samples as Prometheus reads them, those of one name together."""
         lines: dict[str, list[str]] = {}

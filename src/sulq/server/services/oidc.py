@@ -53,10 +53,11 @@ class Issuer:
     async def sign_in_address(self, back: str, state: str, nonce: str, verifier: str) -> str:
         """Where a browser goes to sign in; it comes back with a code for this state."""
         known = await self._description()
+        challenge = urlsafe_b64encode(sha256(verifier.encode()).digest()).rstrip(b"=").decode()
         asked = {
             "response_type": "code", "client_id": self.settings.client_id, "redirect_uri": back,
             "scope": self.settings.scopes, "state": state, "nonce": nonce,
-            "code_challenge": _challenge(verifier), "code_challenge_method": "S256",
+            "code_challenge": challenge, "code_challenge_method": "S256",
         }  # fmt: skip
         place = known["authorization_endpoint"]
         return f"{place}{'&' if urlsplit(place).query else '?'}{urlencode(asked)}"
@@ -160,10 +161,6 @@ def used_id(token: str) -> bytes:
 def refused(why: str) -> KeyRefused:
     """A sign-in that does not hold, and why."""
     return KeyRefused(f"not signed in: {why}. Nothing was charged.\nSign in again.")
-
-
-def _challenge(verifier: str) -> str:
-    return urlsafe_b64encode(sha256(verifier.encode()).digest()).rstrip(b"=").decode()
 
 
 def _equal(said: Any, wanted: str) -> bool:

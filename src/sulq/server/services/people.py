@@ -92,21 +92,17 @@ class People:
 
     def owner(self, name: str | None = None) -> Person:
         """The owner of this name; the only one without a name."""
-        rows = self._registry.all("SELECT * FROM people WHERE role = 'owner' ORDER BY id")
-        found = [row for row in rows if name in (None, row["name"])]
+        everyone = self.all_owners()
+        found = [owner for owner in everyone if name in (None, owner.name)]
         if len(found) != 1:
-            names = ", ".join(row["name"] for row in rows)
+            names = ", ".join(owner.name for owner in everyone)
             raise NotFound(f"owner={name!r}: want one of {names}.")
-        return person_of(found[0])
+        return found[0]
 
     def all_owners(self) -> list[Person]:
         """Every owner, the first one first."""
         rows = self._registry.all("SELECT * FROM people WHERE role = 'owner' ORDER BY id")
         return [person_of(row) for row in rows]
-
-    def owners(self) -> int:
-        """How many owners this server has."""
-        return int(self._registry.one("SELECT count(*) FROM people WHERE role = 'owner'")[0])
 
     def add_analyst(self, tenant: int, name: str) -> Person:
         """A new analyst of a tenant; one who was removed comes back, with what they spent."""
@@ -213,8 +209,7 @@ class People:
         )
         most = cap_of(cap)
         key, secret = _new()
-        span = timedelta(days=days) if lasts is None else lasts
-        expires = (self._registry.clock.time() + span).isoformat(timespec="seconds")
+        expires = self._registry.clock.now(timedelta(days=days) if lasts is None else lasts)
         with self._registry.writing() as run:
             run(
                 "INSERT INTO keys (id, hash, person, label, datasets, created, expires, spend_cap, "

@@ -21,7 +21,7 @@ from sulq.server.services.windows import Period
 
 FACTOR = 1.75  # times what was measured,
 SLACK = 0.01  # and so many seconds more, for what else a machine does,
-CROWDED = 0.015  # and so many more while somebody is refused for sending too much
+OVERLOADED = 0.015  # and so many more while somebody is refused for sending too much
 SHORTEST = 0.01  # seconds
 STEP = 1.1  # between one period and the next
 SCAN_SHARE = 0.7  # of a period that is set by hand
@@ -137,7 +137,7 @@ class Periods:
             self._pace = pace.quickest(self._pace) if same and self._pace else pace
             return self._pace
 
-    def of(self, works: Sequence[Work], *, crowded: bool = False) -> Period | None:
+    def of(self, works: Sequence[Work], *, overloaded: bool = False) -> Period | None:
         """The period of a batch of such questions; None if replies leave at once.
 
         Refusals take time of the same processor, and how many there are is no secret.
@@ -149,7 +149,7 @@ class Periods:
             seconds = (fixed or SHORTEST) * self._longer
             return Period(seconds, SCAN_SHARE * seconds)
         whole, scan = pace.whole(works), pace.scan(works)
-        seconds = _step(FACTOR * whole + SLACK + (CROWDED if crowded else 0.0))
+        seconds = _step(FACTOR * whole + SLACK + (OVERLOADED if overloaded else 0.0))
         return Period(seconds * self._longer, (seconds - FACTOR * (whole - scan)) * self._longer)
 
     def of_a_count(self) -> float | None:

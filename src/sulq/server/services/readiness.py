@@ -13,6 +13,7 @@ import threading
 from collections.abc import Callable
 from concurrent.futures import Future, wait
 from contextlib import suppress
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -65,39 +66,26 @@ class Readiness:
             rows = self._registry.all("SELECT * FROM datasets WHERE state = 'open' ORDER BY id")
         except Exception:
             return ("registry",)
-        servers = _Servers()
+        is_up = cache(_is_up)  # one try for all who are in one
         return tuple(
             f"{place} of {record.name}"
             for record in map(record_of, rows)
             for place in PLACES
-            if not self._is_there(record, place, servers)
+            if not self._is_there(record, place, is_up)
         )
 
-    def _is_there(self, record: Record, place: str, servers: _Servers) -> bool:
+    def _is_there(self, record: Record, place: str, is_up: Callable[[str], bool]) -> bool:
         with suppress(Exception):
             said = locations.found(json.loads(record.arguments), self._folder)
             if is_address(said[place]):
-                return servers.is_up(said[place])
+                return is_up(Address.read(said[place]).url)
             return "://" in said[place] or Path(said[place]).exists()
         return False
 
 
-class _Servers:
-    """Databases that were tried already: one try for all who are in one."""
-
-    def __init__(self) -> None:
-        self._up: dict[str, bool] = {}
-
-    def is_up(self, address: str) -> bool:
-        url = Address.read(address).url
-        if url not in self._up:
-            self._up[url] = _succeeds(lambda: reach(url).close())
-        return self._up[url]
-
-
-def _succeeds(work: Callable[[], object]) -> bool:
+def _is_up(url: str) -> bool:
     try:
-        work()
+        reach(url).close()
     except SulqError:
         return False
     return True

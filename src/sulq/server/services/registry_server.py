@@ -18,6 +18,7 @@ from sqlalchemy.exc import TimeoutError as PoolBusy
 from sqlalchemy.pool import QueuePool
 
 from sulq.errors import LimitReached, Refused
+from sulq.expressions.quoting import quote
 from sulq.server.services import logs
 from sulq.server.services.registry_file import Run, Taken, another_version
 from sulq.server.services.registry_tables import STEPS, VERSION, for_server
@@ -144,7 +145,7 @@ class RegistryServer:
     def _connected(self) -> Any:
         connection = connect(self.address)
         connection.row_factory = _rows
-        connection.execute(SESSION.format(_quoted(self.address.ledger)).encode())
+        connection.execute(SESSION.format(quote(self.address.ledger)).encode())
         return connection
 
     # ---- tables ---------------------------------------------------------------------------
@@ -184,13 +185,13 @@ class RegistryServer:
             return
         try:
             with self._held() as connection:
-                connection.execute(f"CREATE SCHEMA {_quoted(name)}".encode())
+                connection.execute(f"CREATE SCHEMA {quote(name)}".encode())
         except (self._psycopg.errors.UniqueViolation, self._psycopg.errors.DuplicateSchema):
             pass  # by two at once
         except self._psycopg.errors.InsufficientPrivilege:
             raise Refused(
                 f"registry={self.address.shown!r}: this role may not make the schema {name!r} "
-                f"there. Run as its owner: CREATE SCHEMA {_quoted(name)} AUTHORIZATION ROLE;"
+                f"there. Run as its owner: CREATE SCHEMA {quote(name)} AUTHORIZATION ROLE;"
             ) from None
 
     def _check_safe(self) -> None:
@@ -249,7 +250,3 @@ def _runner(connection: Any) -> Run:
 def _marked(sql: str) -> bytes:
     """A statement with psycopg's marks for values."""
     return sql.replace("%", "%%").replace("?", "%s").encode()
-
-
-def _quoted(name: str) -> str:
-    return '"' + name.replace('"', '""') + '"'

@@ -1,4 +1,6 @@
-"""A dataset's rows as they are now, or more of them: what its owner decides about them."""
+"""What an owner decides about a dataset that is there: its rows as they are now, or more of them;
+whether questions may run programs on them.
+"""
 
 from __future__ import annotations
 
@@ -11,6 +13,8 @@ from pathlib import Path
 from typing import Any
 
 from sulq.open_database import append, refresh
+from sulq.programs.library import FUEL
+from sulq.questions.programs_used import check_switch
 from sulq.server.services import locations
 from sulq.server.services.access import Record
 from sulq.server.services.dataset_ledgers import DatasetLedgers, check_text
@@ -31,10 +35,10 @@ def refresh_rows(said: Mapping[str, Any], reason: str) -> None:
 
 
 class Renewals:
-    """The half of all datasets that lets them go on with other rows."""
+    """The half of all datasets that lets them go on otherwise than before."""
 
     ledgers: DatasetLedgers
-    _registry: Registry
+    registry: Registry
     _settings: Settings
     _opening: threading.Lock
 
@@ -57,6 +61,20 @@ class Renewals:
         take_in = partial(append, said["source"], rows, name=said["name"], reason=reason, **more)
         self._renew(record, said, "append", reason, lambda: take_in().close())
 
+    def set_programs(self, record: Record, programs: bool | None, fuel: int | None) -> None:
+        """Let questions run programs, or no longer, with so many instructions a row.
+
+        What is under way is answered first; the next question opens the dataset anew.
+        """
+        said = json.loads(record.arguments)
+        said |= {} if programs is None else {"programs": programs}
+        said |= {} if fuel is None else {"program_fuel": fuel}
+        mode = said.get("mode", "noise")
+        check_switch(said.get("programs", False), said.get("program_fuel", FUEL), mode)
+        with self.registry.writing() as run:
+            run("UPDATE datasets SET arguments = ? WHERE id = ?", json.dumps(said), record.id)
+        self.forget(record)
+
     def _renew(
         self, record: Record, arguments: dict[str, Any], kind: str, reason: str,
         work: Callable[[], None],
@@ -73,7 +91,7 @@ class Renewals:
                 record.tenant, Path(arguments["ledger"]) if inside else own, arguments
             )
             work()
-        with self._registry.writing() as run:
+        with self.registry.writing() as run:
             run("UPDATE datasets SET arguments = ?, pace = NULL WHERE id = ?",
                 json.dumps(locations.kept(arguments, folder)), record.id)  # fmt: skip
             note(run, record.id, kind, reason=reason)

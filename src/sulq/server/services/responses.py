@@ -9,14 +9,14 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Mapping
 from typing import Any
 
 from sulq import errors
-from sulq.errors import MICRO, Refused, SulqError
+from sulq.errors import MICRO, Refused, SulqError, public_kind
 from sulq.server.services.registry_server import Away
 from sulq.server.services.uploads import TooLarge
 from sulq.values.answer import Answer
+from sulq.values.number_text import finite
 from sulq.values.price import Price
 from sulq.values.table import Table
 
@@ -70,7 +70,7 @@ def status_of(error: SulqError) -> int:
 
 def error_body(error: SulqError) -> dict[str, Any]:
     """The one shape of an error."""
-    kind = next(k.__name__ for k in type(error).__mro__ if k.__module__ == "sulq.errors")
+    kind = public_kind(error)
     body: dict[str, Any] = {"type": kind, "message": str(error), "charged": error.charged}
     if isinstance(error, errors.BudgetExceeded):
         body["price_micro"] = int(error.price * MICRO)
@@ -93,7 +93,8 @@ def told(error: SulqError, is_owner: bool) -> SulqError:
 
     Whatever is not about a question is about the owner's side, so it is not context on either.
     """
-    if is_owner or _is_for_all(error):
+    places = isinstance(error, OWNERS_SIDE) or error.names_place
+    if is_owner or (not places and isinstance(error, Refused | errors.EngineFailed)):
         return error
     if isinstance(error, errors.LedgerDamaged | errors.SourceChanged):
         return type(error)(STOPPED)
@@ -104,29 +105,12 @@ def told(error: SulqError, is_owner: bool) -> SulqError:
     return SulqError(UNEXPECTED)
 
 
-def _is_for_all(error: SulqError) -> bool:
-    """Is it about the question or the principal, and names no place?"""
-    if isinstance(error, OWNERS_SIDE) or error.names_place:
-        return False
-    return isinstance(error, Refused | errors.EngineFailed)
-
-
 def dumped(body: Any) -> bytes:
     """JSON as bytes; NaN and infinities, which JSON has not, as null."""
     try:
         return json.dumps(body, allow_nan=False, separators=(",", ":")).encode()
     except ValueError:
-        return json.dumps(_finite(body), allow_nan=False, separators=(",", ":")).encode()
-
-
-def _finite(value: Any) -> Any:
-    if isinstance(value, float):
-        return value if math.isfinite(value) else None
-    if isinstance(value, Mapping):
-        return {k: _finite(v) for k, v in value.items()}
-    if isinstance(value, list | tuple):
-        return [_finite(v) for v in value]
-    return value
+        return json.dumps(finite(body), allow_nan=False, separators=(",", ":")).encode()
 
 
 def answer_body(found: Answer | list[Answer] | Table) -> dict[str, Any]:

@@ -10,7 +10,6 @@ import os
 import re
 import tomllib
 import warnings
-from collections.abc import Mapping
 from dataclasses import dataclass, fields
 from ipaddress import ip_address, ip_network
 from pathlib import Path
@@ -118,12 +117,7 @@ class Settings:
     @property
     def loopback(self) -> bool:
         """Can only this machine reach it?"""
-        if self.host == "localhost":
-            return True
-        try:
-            return ip_address(self.host).is_loopback
-        except ValueError:
-            return False
+        return self.host == "localhost" or is_loopback(self.host)
 
     @property
     def price_of_time(self) -> float:
@@ -158,6 +152,14 @@ class Settings:
             )
 
 
+def is_loopback(address: str) -> bool:
+    """Is it an address of this machine?"""
+    try:
+        return ip_address(address).is_loopback
+    except ValueError:
+        return False
+
+
 def _kinds() -> dict[str, str]:
     return {f.name: str(f.type) for f in fields(Settings) if f.name != "folder"}
 
@@ -178,9 +180,8 @@ def _from_file(path: Path) -> dict[str, Any]:
     return server
 
 
-def _from_environment(environment: Mapping[str, str] | None = None) -> dict[str, Any]:
-    found = os.environ if environment is None else environment
-    said = {k[len(PREFIX) :].lower(): v for k, v in found.items() if k.startswith(PREFIX)}
+def _from_environment() -> dict[str, Any]:
+    said = {k[len(PREFIX) :].lower(): v for k, v in os.environ.items() if k.startswith(PREFIX)}
     return {name: _read(name, text) for name, text in said.items()}
 
 

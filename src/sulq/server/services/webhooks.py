@@ -24,7 +24,7 @@ import httpx
 from sulq.errors import MICRO, NotFound, Refused, SulqError, in_queries
 from sulq.server.services import logs, outbox
 from sulq.server.services.audit_log import record
-from sulq.server.services.datasets import Datasets
+from sulq.server.services.datasets import Dataset, Datasets
 from sulq.server.services.oidc_settings import is_safe
 from sulq.server.services.registry import Registry, alarm, now
 from sulq.server.services.settings import Settings
@@ -152,7 +152,7 @@ class Webhooks:
     def _claim(self, row: Any) -> bool:
         """Is this try ours, among all servers?"""
         wait = WAITS[min(row["tries"], len(WAITS) - 1)]
-        due = (self._registry.clock.time() + timedelta(seconds=wait)).isoformat(timespec="seconds")
+        due = self._registry.clock.now(timedelta(seconds=wait))
         with self._registry.writing() as run:
             mine = run("UPDATE outbox SET tries = tries + 1, due = ? WHERE id = ? AND tries = ?",
                        due, row["id"], row["tries"]).rowcount  # fmt: skip
@@ -165,13 +165,8 @@ class Webhooks:
             with self._registry.writing() as run:
                 run("DELETE FROM outbox WHERE id = ?", row["id"])
                 if not arrived:
-                    alarm(
-                        run,
-                        row["house"],
-                        None,
-                        "webhook",
-                        "A message could not be sent to your webhook, and was given up.",
-                    )
+                    said = "A message could not be sent to your webhook, and was given up."
+                    alarm(run, row["house"], None, "webhook", said)
         return arrived
 
     def _arrives(self, row: Any) -> bool:
@@ -198,31 +193,26 @@ class Webhooks:
             for dataset in self._datasets.of_tenant(row["house"]):
                 with suppress(SulqError):
                     if self._datasets.is_open(dataset):
-                        budget = self._datasets.opened(dataset).db.budget
-                        if budget.remaining * LOW < budget.total:
-                            self._say_low(
-                                dataset.tenant,
-                                dataset.name,
-                                dataset.id,
-                                int(budget.remaining * MICRO),
-                                int(budget.total * MICRO),
-                            )
+                        self._watch_budget(self._datasets.opened(dataset))
 
-    def _say_low(self, tenant: int, name: str, number: int, left: int, total: int) -> None:
-        said = f"{in_queries(left)} of {in_queries(total)} are left of {name!r}."
-        self._once(tenant, f"budget {number} {total}", outbox.BUDGET_LOW, said, dataset=name,
-                   remaining_micro=left, total_micro=total)  # fmt: skip
+    def _watch_budget(self, dataset: Dataset) -> None:
+        budget, record = dataset.db.budget, dataset.record
+        if budget.remaining * LOW < budget.total:
+            left, total = int(budget.remaining * MICRO), int(budget.total * MICRO)
+            said = f"{in_queries(left)} of {in_queries(total)} are left of {record.name!r}."
+            self._once(record.tenant, f"budget {record.id} {total}", outbox.BUDGET_LOW, said,
+                       dataset=record.name, remaining_micro=left, total_micro=total)  # fmt: skip
 
     def _watch_keys(self, tenant: int) -> None:
-        moment = self._registry.clock.time()
+        clock = self._registry.clock
         rows = self._registry.all(
             "SELECT k.id, k.label, k.created, k.expires, p.name FROM keys k JOIN people p "
             "ON p.id = k.person WHERE p.house = ? AND k.revoked IS NULL AND p.removed IS NULL "
-            "AND k.expires > ? AND k.expires < ?", tenant,
-            moment.isoformat(timespec="seconds"), (moment + SOON).isoformat(timespec="seconds"),
+            "AND k.expires > ? AND k.expires < ?", tenant, clock.now(), clock.now(SOON),
         )  # fmt: skip
         for row in rows:
-            if _time(row["expires"]) - _time(row["created"]) >= LONG:
+            created, expires = map(datetime.fromisoformat, (row["created"], row["expires"]))
+            if expires - created >= LONG:
                 label = f" ({row['label']})" if row["label"] else ""
                 said = f"The key {row['id']}{label} of {row['name']} expires on {row['expires']}."
                 self._once(tenant, f"key {row['id']}", outbox.KEY_EXPIRING, said, key=row["id"],
@@ -234,7 +224,3 @@ class Webhooks:
                       tenant, what).rowcount  # fmt: skip
             if new:
                 outbox.enqueue(run, tenant, kind, message, **more)
-
-
-def _time(text: str) -> datetime:
-    return datetime.fromisoformat(text)
