@@ -1,8 +1,8 @@
 """Words of a Zipf law that nobody listed: how many are named, here and by OpenDP.
 
-20,000 rows with 5,000 words, exponent 1.3; the whole of epsilon 1 and delta 1e-6, under dp, spent on
-one, two, three or ten discoveries. OpenDP measures with its Laplace threshold, epsilon/k and delta/k
-for each of k.
+20,000 rows with 5,000 words, exponent 1.3; the whole of epsilon 1 and delta 1e-6, under dp, spent
+on one, two, three or ten discoveries. OpenDP measures with its Laplace threshold, epsilon/k and
+delta/k for each of k.
 """
 
 from __future__ import annotations
@@ -47,8 +47,9 @@ def ours(k: int, noise: str) -> float:
 def opendp_laplace(k: int, above: int) -> float:
     """How many words OpenDP names with its Laplace threshold, or one above it.
 
-    At the least threshold for which it states delta, OpenDP 0.16 names a value of one row e^(1/scale)
-    times as often: it states P[1 + Z > threshold] and names from the threshold on. One more keeps it.
+    At the least threshold for which it states delta, OpenDP 0.16 names a value of one row
+    e^(1/scale) times as often: it states P[1 + Z > threshold] and names from the threshold on.
+    One more keeps it.
     """
     dp.enable_features("contrib")
     data, scale = counts(), k / EPSILON
@@ -73,6 +74,9 @@ def lines() -> Iterator[Line]:
         theirs, stated = opendp_laplace(k, 1), opendp_laplace(k, 0)
         named = {noise: ours(k, noise) for noise in ("gaussian", "laplace")}
         best = max(named.values())
-        note = f"gaussian {named['gaussian']:.1f}, laplace {named['laplace']:.1f}; as OpenDP states it {stated:.1f}"
+        note = (
+            f"gaussian {named['gaussian']:.1f}, laplace {named['laplace']:.1f}; as OpenDP states "
+            f"it {stated:.1f}"
+        )
         what = f"words OpenDP's Laplace threshold names, {k} discoveries"
         yield Line(what, theirs, best, "here, the better noise", 1.02, note, unit="words")

@@ -35,9 +35,9 @@ def delta_of(value: object, noise: str, discoveries: object) -> float:
     if noise == "laplace" and discoveries == 0 and 0 <= delta < 1:
         return 0.0
     if not 0 < delta < 1:
+        only = "; only noise='laplace' without discoveries can promise delta=0"
         raise PromiseError(
-            f"delta={value!r}: a number between 0 and 1 is needed"
-            f"{'' if delta else '; only noise=' + repr('laplace') + ' without discoveries can promise delta=0'}."
+            f"delta={value!r}: a number between 0 and 1 is needed{'' if delta else only}."
         )
     return delta
 

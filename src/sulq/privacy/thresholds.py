@@ -37,7 +37,7 @@ def deviations(chance: float, noise: str = "gaussian") -> Fraction:
 
 
 def width(law: Gaussian | Laplace) -> Fraction:
-    """The standard deviation of Gaussian noise, the scale of Laplace noise: in steps, never less."""
+    """The standard deviation of Gaussian noise, the scale of Laplace noise, in steps."""
     return law.scale if isinstance(law, Laplace) else Fraction(root_up(law.variance))
 
 
@@ -51,9 +51,7 @@ def reach(wide: Fraction, chance: float, rows_each: int, noise: str = "gaussian"
     return max(rows_each + together * wide, 1 + apart * wide)
 
 
-def threshold(
-    law: Gaussian | Laplace, unit: int, chance: float, least: int, rows_each: int
-) -> int:
+def threshold(law: Gaussian | Laplace, unit: int, chance: float, least: int, rows_each: int) -> int:
     """The least noisy count that is named, in steps of a grid with `unit` of them to a row.
 
     A discrete number is at least k with at most the chance that one of its law on a line is at
