@@ -29,6 +29,7 @@ SECTIONS = {
     "session": "A session",
     "strategies": "Ranges and distribution functions",
     "profiles": "Profiles of real columns",
+    "discoveries": "Values nobody listed",
     "learning": "PCA, k-means, the perceptron",
     "clusters": "k-means without a start",
     "learn_trees": "ID3",

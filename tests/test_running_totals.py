@@ -316,7 +316,7 @@ def test_a_select_with_a_window_is_the_same_question(source):
     assert db.budget.spent == 1
     top = db.sql(f"{ALIKE[0]} order by total desc limit 2")
     assert (top["month"], top["total"]) == ([MONTHS[2], MONTHS[1]], TRUE[2:0:-1])
-    assert list(db.sql(ALIKE[3]).columns) == ["n", "month", "n_low", "n_high"]
+    assert list(db.sql(ALIKE[3]).columns) == ["n", "n_low", "n_high", "month"]
     part = "month between '2026-02' and '2026-04'"
     later = db.sql(f"select month, {OVER.format('sum(age)')} as s from t where {part} group by 1")
     assert later["s"] == numbers(db.running("sum(age)", start=MONTHS[1], horizon=3)) == [210, 440]
@@ -388,6 +388,27 @@ def test_over_http_too(tmp_path):
         assert numbers(db.running("count(*)")) == [20, 40, 60]
         assert db.sql(ALIKE[0].replace("from t", "from people"))["total"] == numbers(found)
         assert db.budget.spent == 1
+
+
+def test_at_postgresqls_door_too(tmp_path):
+    """The total before the period, with and without the ends of its interval."""
+    from server.pgwire.wired import wired
+
+    table = pa.Table.from_pandas(pd.concat([rows(m) for m in MONTHS[:2]]), preserve_index=False)
+    text = ALIKE[3].replace("t.month", "people.month").replace("from t", "from people")
+    with (
+        wired(tmp_path / "i", table=table, schema=SCHEMA, queries=1000) as served,
+        served.connect() as connection,
+    ):
+        connection.execute("set sulq.spend = 1")
+        found = connection.execute(text)
+        assert [c.name for c in found.description] == ["n", "month"]
+        first = found.fetchall()
+        assert [month for _, month in first] == MONTHS[:2]
+        connection.execute("set sulq.intervals = on")
+        again = connection.execute(text)
+        assert [c.name for c in again.description] == ["n", "n_low", "n_high", "month"]
+        assert [(row[0], row[3]) for row in again.fetchall()] == first
 
 
 def test_from_a_terminal(source):

@@ -383,3 +383,42 @@ def test_twins_are_told_apart_by_nothing_but_numbers():
         return out
 
     assert seen(twins[0]) == seen(twins[1])
+
+
+NAMES = [
+    "a", "A", "a ", " a", "", "x" * 5000, "x" * 5000 + "y", "\u00e9", "e\u0301", "ss", "\u00df",
+    "0", "00", "nan",
+]  # fmt: skip
+NAMED = [
+    "select count(*) as n from visits v join people p on v.patient = p.person where p.age > 30",
+    "select count(*) as n, sum(p.age) as s from people p where p.person in (select patient from "
+    "visits where sev > 1)",
+    "select sum(c) as s, count(*) as n from (select patient, count(*) as c from visits where sev > "
+    "1 group by patient)",
+    "select count(*) as n from people p join (select patient, count(*) as c from visits group by "
+    "patient having count(*) = 2) t on p.person = t.patient where age > 30",
+]
+
+
+@pytest.mark.parametrize("engine", ENGINES)
+def test_names_are_equal_letter_by_letter(engine):
+    """Case, spaces, accents and length tell people apart on every engine; two events each."""
+    pick = random.Random(1)
+    rows = {
+        "people": [star.person_row(pick, p) | {"age": 30 + i} for i, p in enumerate(NAMES)],
+        "visits": [star.visit_row(pick, i, p) | {"sev": 3}
+                   for i, p in enumerate([*NAMES, *NAMES, "nobody", None])],
+        "orders": [star.order_row(pick, i, p) for i, p in enumerate(NAMES)],
+    }  # fmt: skip
+    kinds = copy.deepcopy(star.TYPES)
+    kinds["people"]["person"] = kinds["visits"]["patient"] = kinds["orders"]["person"] = pa.string()
+    tables = {
+        name: pa.table({n: pa.array([r[n] for r in rows[name]], kind) for n, kind in own.items()})
+        for name, own in kinds.items()
+    }
+    schema = star.SCHEMA | {"unit": {"column": "person", "type": "text"}}
+    found = star_engine(engine, tables, schema)
+    many, ages = len(NAMES), sum(30 + i for i in range(len(NAMES)))
+    sums = found.sums(checked_all(NAMED, found.schema))
+    flat = sorted(x for matrix in sums for row in matrix for x in row)
+    assert flat == sorted([2 * (many - 1), many, ages, many, 2 * many, many - 1])

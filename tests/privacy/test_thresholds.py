@@ -8,7 +8,7 @@ import pytest
 from scipy.stats import binom
 
 import sulq
-from sulq.privacy.noise import Gaussian, SystemNoise
+from sulq.privacy.noise import Gaussian, Laplace, SystemNoise
 from sulq.privacy.promise import beliefs_variance
 from sulq.privacy.thresholds import deviations, least_count, reach, threshold, widest
 from sulq.questions.discovery import Discovery
@@ -20,8 +20,16 @@ def law(std):
     return Gaussian(Fraction(std) ** 2 * UNIT**2)
 
 
+def laplace(scale):
+    return Laplace(Fraction(scale) * UNIT)
+
+
 def chance_above(gaussian, steps):
-    """The exact probability that a discrete Gaussian is at least so many steps."""
+    """The exact probability that a discrete Gaussian or Laplace is at least so many steps."""
+    if isinstance(gaussian, Laplace):
+        each = 1 / float(gaussian.scale)
+        tail = math.exp(-each * abs(steps if steps > 0 else 1 - steps)) / (1 + math.exp(-each))
+        return tail if steps > 0 else 1 - tail
     reach = math.ceil(12 * gaussian.std) + abs(steps)
     weights = np.exp(-(np.arange(-reach, reach + 1) ** 2) / (2 * float(gaussian.variance)))
     return float(weights[steps + reach :].sum() / weights.sum())
@@ -30,7 +38,8 @@ def chance_above(gaussian, steps):
 @pytest.mark.parametrize("rows_each", [1, 2, 7])
 @pytest.mark.parametrize("chance", [1e-9, 1e-4, 0.2])
 @pytest.mark.parametrize("std", [Fraction(1, 50), 1, 40])
-def test_rows_of_one_alone_are_named_with_at_most_the_chance(std, chance, rows_each):
+@pytest.mark.parametrize("law", [law, laplace])
+def test_rows_of_one_alone_are_named_with_at_most_the_chance(law, std, chance, rows_each):
     """However m rows fall on values that nobody else has; one row fewer in the way is too many."""
     gaussian, least = law(std), 5
     limit = threshold(gaussian, UNIT, chance, least, rows_each)
@@ -43,7 +52,9 @@ def test_rows_of_one_alone_are_named_with_at_most_the_chance(std, chance, rows_e
     assert max(rows_each * worse[0], worse[1]) > chance
 
 
-def test_a_single_value_is_named_no_more_often_than_the_share():
+@pytest.mark.real_noise
+@pytest.mark.parametrize("law", [law, laplace])
+def test_a_single_value_is_named_no_more_often_than_the_share(law):
     """30,000 draws at a share of 1e-3; half the threshold names far more. False alarm: 1e-6."""
     draws, chance = 30_000, 1e-3
     gaussian = law(5)
@@ -66,6 +77,10 @@ def test_a_threshold_that_is_asked_for_is_reached():
         std = widest(at_least, chance, least, each)
         assert threshold(law(std), UNIT, chance, least, each) <= at_least * UNIT
         assert threshold(law(std * Fraction(103, 100)), UNIT, chance, least, each) > at_least * UNIT
+        scale = widest(at_least, chance, least, each, "laplace")
+        assert threshold(laplace(scale), UNIT, chance, least, each) <= at_least * UNIT
+        more = laplace(scale * Fraction(103, 100))
+        assert threshold(more, UNIT, chance, least, each) > at_least * UNIT
     assert widest(1, 0.01, 1, 1) == 0
     assert reach(Fraction(0), 0.1, 3) == 3
     assert deviations(0.5) == 0
@@ -90,6 +105,19 @@ def test_noise_is_for_what_is_left_of_the_promise():
     assert sulq.Promise(1.0, 1e-3, 10, discoveries=4).share == pytest.approx(1e-4)
 
 
+def test_laplace_noise_leaves_all_of_delta_to_discoveries():
+    """Its scale is that of epsilon + ln(1 - share); without discoveries there is no delta."""
+    aside = sulq.Promise(1.0, 1e-3, 10, noise="laplace", discoveries=4)
+    assert aside.share == aside.delta == 1e-3
+    assert float(aside.scale) == pytest.approx(10 / (1 + math.log1p(-1e-3)), rel=1e-9)
+    assert aside.scale * Fraction(1.0 + math.log1p(-1e-3)) >= 10
+    assert aside.belief(0.5, facts=10) == aside.belief(0.5)
+    assert "1,000" in str(aside)
+    assert sulq.Promise.from_json(aside.to_json()) == aside
+    plain = sulq.Promise(1.0, 1e-3, 10, noise="laplace")
+    assert (plain.delta, plain.scale) == (0.0, 10)
+
+
 def test_a_promise_without_discoveries_is_what_it_was():
     """Nothing about them is written down, so that ledgers begun before open as they did."""
     assert "discoveries" not in sulq.Promise(1.0).to_json()
@@ -109,7 +137,9 @@ def test_a_promise_without_discoveries_is_what_it_was():
         {"discoveries": 1, "share": 1e-6},
         {"discoveries": 1, "share": -1.0},
         {"discoveries": 1, "share": 0.9, "delta": 0.95},
-        {"discoveries": 1, "noise": "laplace"},
+        {"discoveries": 1, "noise": "laplace", "delta": 0.0},
+        {"discoveries": 1, "noise": "laplace", "share": 2e-6},
+        {"discoveries": 1, "noise": "binomial"},
         {"discoveries": 1, "noise": "stitched"},
         {"discoveries": 1, "group": "patients"},
         {"discoveries": 1, "epsilon": 1e-9, "delta": 0.5},

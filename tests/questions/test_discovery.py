@@ -210,13 +210,16 @@ def test_a_list_counts_each_discovery():
     assert db.discover("word", where="age > 2")
 
 
-def test_a_single_value_is_named_no_more_often_than_the_share_through_the_product():
+@pytest.mark.real_noise
+@pytest.mark.parametrize("noise", ["gaussian", "laplace"])
+def test_a_single_value_is_named_no_more_often_than_the_share_through_the_product(noise):
     """1,000 values of one row each, 30 times: at most 1e-3 of them. False alarm: 1e-6.
 
     With half the threshold far more are named, so the test would see it.
     """
     often = {f"only {i}": 1 for i in range(1000)} | {"all": 500}
     terms = {"discoveries": 1, "share": 1e-3, "delta": 2e-3, "queries": 1, "quiet": False}
+    terms["noise"] = noise
     with opened(table(often), SCHEMA, **terms) as db:
         bundle = db._planner.priced([Query(Discover("word"))])
         ((checked, tariff),) = bundle.parts
@@ -241,6 +244,23 @@ def _half(bundle, checked, tariff):
     sought = checked.measurement
     lower = replace(checked, measurement=replace(sought, threshold=sought.threshold // 2))
     return replace(bundle, parts=((lower, tariff),))
+
+
+@pytest.mark.parametrize("guarantee", ["dp", "beliefs"])
+def test_laplace_noise_names_what_enough_rows_have(guarantee):
+    """The price is that of L1, 1 or 2, and m times that for m rows; at_least buys less noise."""
+    terms = {"noise": "laplace", "guarantee": guarantee, "queries": 20, "discoveries": 2}
+    often = {"many": 3000, "few": 3}
+    whole = 1 if guarantee == "dp" else 2
+    with opened(table(often), SCHEMA, **terms) as db:
+        assert db.price(Query(Discover("word"))).queries == whole
+        assert named(db, "word") == {"many": 3000}
+        assert 1 < db.price(Query(Discover("word", 150))).queries / whole < 3
+        assert named(db, "word", at_least=150) == {"many": 3000}
+    with opened(table(often), SCHEMA, noise="laplace") as db:
+        with pytest.raises(sulq.QueryNotAllowed, match="begun without"):
+            db.discover("word")
+        assert db.promise.delta == 0
 
 
 def test_a_person_with_several_rows_needs_more_of_others():

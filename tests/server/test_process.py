@@ -119,9 +119,10 @@ def test_the_number_of_files_is_raised_and_bounds_the_connections(tmp_path, monk
         ("", []),
     ],
 )  # fmt: skip
-def test_an_address_in_the_environment_keeps_its_colons(text, want):
+def test_an_address_in_the_environment_keeps_its_colons(monkeypatch, text, want):
     """SULQ_SERVER_SOURCES is separated as PATH is, or a JSON list."""
-    assert _from_environment({"SULQ_SERVER_SOURCES": text})["sources"] == want
+    monkeypatch.setenv("SULQ_SERVER_SOURCES", text)
+    assert _from_environment()["sources"] == want
 
 
 @pytest.mark.parametrize("text", ["postgresql://u:secret@db:54x2/", "[1,", "[1]"])

@@ -72,8 +72,7 @@ def choosing(promise: Promise, share: Fraction) -> Choosing:
     on_value = ON_VALUE[promise.noise]
     on_end = (1 - on_value) / 2
     if promise.noise == "laplace":
-        scale = promise.queries / Fraction(promise.epsilon)
-        rate = 1 / (2 * (most if promise.guarantee == "dp" else 1) * scale)
+        rate = 1 / (2 * (most if promise.guarantee == "dp" else 1) * promise.scale)
         return _capped(rate * on_value, rate * on_end)
     square = 1 / promise.exact_variance
     if promise.guarantee == "dp":

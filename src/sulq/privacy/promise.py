@@ -51,8 +51,8 @@ class Promise:
     guarantee="beliefs" is Definition 1 of the SuLQ paper: whatever was believed about a row,
     the confidence ln(p/(1-p)) in any yes/no fact about it grows by more than epsilon with
     probability at most delta. guarantee="dp" is (epsilon, delta)-differential privacy with
-    the row replaced by one that contributes nothing. Laplace noise needs no delta: any delta
-    given is accepted and the promise is made with delta = 0.
+    the row replaced by one that contributes nothing. Laplace noise needs no delta but for
+    discoveries: without any, the promise is made with delta = 0, whatever was given.
     """
 
     epsilon: float
@@ -73,7 +73,7 @@ class Promise:
         if not 0 < epsilon < math.inf:
             raise PromiseError(f"epsilon={self.epsilon!r}: a positive number is needed.")
         object.__setattr__(self, "epsilon", epsilon)
-        object.__setattr__(self, "delta", delta_of(self.delta, self.noise))
+        object.__setattr__(self, "delta", delta_of(self.delta, self.noise, self.discoveries))
         object.__setattr__(self, "queries", whole_number("queries", self.queries))
         terms = (self.discoveries, self.share, self.delta, self.noise, self.group)
         object.__setattr__(self, "share", share_of(*terms))
@@ -107,7 +107,7 @@ class Promise:
     def exact_variance(self) -> Fraction:
         """R as an exact number, never below what the promise needs. Pricing uses this."""
         if self.noise == "laplace":
-            return 2 * self._scale**2
+            return 2 * self.scale**2
         if self.noise == "binomial":
             return Fraction(self.coins, 4)
         if self.noise == "stitched":
@@ -161,9 +161,11 @@ class Promise:
         return BEND * math.sqrt(self.variance)
 
     @property
-    def _scale(self) -> Fraction:
-        """Laplace: T/epsilon, exactly."""
-        return self.queries / Fraction(self.epsilon)
+    def scale(self) -> Fraction:
+        """Laplace: T/epsilon, of what discoveries leave of epsilon; never below."""
+        if not self.share:
+            return self.queries / Fraction(self.epsilon)
+        return self.queries / Fraction(self._left[0]) * (1 + Fraction(1, 2**40))
 
     def law(self, unit: Fraction | int, dilation: Fraction | int = 1) -> Law:
         """Return the noise of one number, in grid steps.
@@ -200,7 +202,7 @@ class Promise:
         if self.noise == "binomial":
             return Binomial(self.coins)
         if self.noise == "laplace":
-            return Laplace(self._scale * unit * Fraction(root_up(dilation)))
+            return Laplace(self.scale * unit * Fraction(root_up(dilation)))
         if self.noise == "stitched":
             root = math.ceil(unit * Fraction(root_up(self.exact_variance)))
             return Stitched(variance=root * root, bend=BEND * root)
@@ -225,7 +227,7 @@ class Promise:
     def _growth(self, facts: int | None, values: int | None) -> float:
         """Return how far confidence can grow in any of these facts."""
         ways = chances(facts, values)
-        if ways == 1 or self.delta == 0:  # without delta, whatever grows grows by epsilon at most
+        if ways == 1 or self.noise == "laplace":  # but for its share, by epsilon at most
             return self.epsilon
         if self.guarantee == "dp" or self.noise != "gaussian":
             raise PromiseError(
@@ -267,7 +269,7 @@ class Promise:
     def _except(self) -> str:
         if self.delta == 0:
             return "without exception"
-        if self.guarantee == "dp" and self.noise == "gaussian":
+        if self.guarantee == "dp" and self.noise in ("gaussian", "laplace"):
             return f"up to a slack of {one_in(self.delta)} in every probability"
         return f"except with a chance of {one_in(self.delta)}"
 

@@ -29,15 +29,15 @@ def real(name: str, value: object, needed: str) -> float:
     raise PromiseError(f"{name}={value!r}: {needed} is needed.")
 
 
-def delta_of(value: object, noise: str) -> float:
-    """Delta, 0 where the noise needs none."""
+def delta_of(value: object, noise: str, discoveries: object) -> float:
+    """Delta, 0 where neither the noise nor a discovery needs any."""
     delta = real("delta", value, "a number between 0 and 1")
-    if noise == "laplace" and 0 <= delta < 1:
+    if noise == "laplace" and discoveries == 0 and 0 <= delta < 1:
         return 0.0
     if not 0 < delta < 1:
+        only = "; only noise='laplace' without discoveries can promise delta=0"
         raise PromiseError(
-            f"delta={value!r}: a number between 0 and 1 is needed"
-            f"{'' if delta else '; only noise=' + repr('laplace') + ' can promise delta=0'}."
+            f"delta={value!r}: a number between 0 and 1 is needed{'' if delta else only}."
         )
     return delta
 
@@ -63,16 +63,18 @@ def share_of(discoveries: object, share: object, delta: float, noise: str, group
     count = whole_number("discoveries", discoveries)
     if count > MAX_DISCOVERIES:
         raise PromiseError(f"discoveries={count:,}: at most {MAX_DISCOVERIES:,}.")
-    if noise != "gaussian" or group:
+    if noise not in ("gaussian", "laplace") or group:
         raise PromiseError(
-            f"discoveries={count}: they need noise='gaussian' and a table that is in no group. "
-            "Leave discoveries out."
+            f"discoveries={count}: they need noise='gaussian' or 'laplace' and a table that is in "
+            "no group. Leave discoveries out."
         )
-    aside = delta / OF_DELTA if share in (0, None) else real("share", share, "part of delta")
-    if not 0 < aside < delta or aside / count > 1 / 4:
+    whole = noise == "laplace"  # which needs no delta for anything else
+    unsaid = delta if whole else delta / OF_DELTA
+    aside = unsaid if share in (0, None) else real("share", share, "part of delta")
+    if not 0 < aside <= delta or (aside == delta and not whole) or aside / count > 1 / 4:
         raise PromiseError(
-            f"share={share!r}: part of delta={delta:g} is needed, more than 0 and less than all of "
-            "it; at most 1/4 for each discovery."
+            f"share={share!r}: part of delta={delta:g} is needed, more than 0"
+            f"{'' if whole else ' and less than all of it'}; at most 1/4 for each discovery."
         )
     return aside
 

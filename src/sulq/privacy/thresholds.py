@@ -11,10 +11,10 @@ import math
 from fractions import Fraction
 from statistics import NormalDist
 
-from sulq.privacy.noise import Gaussian, root_up
+from sulq.privacy.noise import Gaussian, Laplace, root_up
 
 MAX_LOOKED_AT = 2**16  # values of one discovery: so much noise is drawn at most
-UP = 1 + Fraction(1, 2**30)  # far above what a quantile of the normal law errs by
+UP = 1 + Fraction(1, 2**30)  # far above what a quantile or a logarithm errs by
 
 
 def least_count(rows: int) -> int:
@@ -25,35 +25,50 @@ def least_count(rows: int) -> int:
     return max(1, -(-rows // MAX_LOOKED_AT))
 
 
-def deviations(chance: float) -> Fraction:
-    """How many standard deviations a normal number is above with at most this chance."""
+def deviations(chance: float, noise: str = "gaussian") -> Fraction:
+    """How many widths a number is above with at most this chance.
+
+    Widths are standard deviations of a normal number, scales of a Laplace number, whose tail is
+    exp(-t)/2.
+    """
+    if noise == "laplace":
+        return Fraction(-math.log(2 * chance)) * UP
     return Fraction(-NormalDist().inv_cdf(chance)) * UP
 
 
-def reach(std: Fraction, chance: float, rows_each: int) -> Fraction:
-    """How far beyond `least - 1` the threshold is, in units: max(m + z std, 1 + z' std).
+def width(law: Gaussian | Laplace) -> Fraction:
+    """The standard deviation of Gaussian noise, the scale of Laplace noise, in steps."""
+    return law.scale if isinstance(law, Laplace) else Fraction(root_up(law.variance))
+
+
+def reach(wide: Fraction, chance: float, rows_each: int, noise: str = "gaussian") -> Fraction:
+    """How far beyond `least - 1` the threshold is, in units: max(m + z wide, 1 + z' wide).
 
     m rows of one person are all of one value, or each of another: z is for the chance itself, z'
     for one of m parts of it.
     """
-    together, apart = deviations(chance), deviations(chance / rows_each)
-    return max(rows_each + together * std, 1 + apart * std)
+    together, apart = deviations(chance, noise), deviations(chance / rows_each, noise)
+    return max(rows_each + together * wide, 1 + apart * wide)
 
 
-def threshold(law: Gaussian, unit: int, chance: float, least: int, rows_each: int) -> int:
+def threshold(law: Gaussian | Laplace, unit: int, chance: float, least: int, rows_each: int) -> int:
     """The least noisy count that is named, in steps of a grid with `unit` of them to a row.
 
-    A discrete Gaussian is at least k with at most the chance that a normal number is at least k-1.
+    A discrete number is at least k with at most the chance that one of its law on a line is at
+    least k-1.
     """
-    std = Fraction(root_up(law.variance)) / unit
-    return math.ceil((least - 1 + reach(std, chance, rows_each)) * unit) + 1
+    noise = "laplace" if isinstance(law, Laplace) else "gaussian"
+    beyond = reach(width(law) / unit, chance, rows_each, noise)
+    return math.ceil((least - 1 + beyond) * unit) + 1
 
 
-def widest(at_least: int, chance: float, least: int, rows_each: int) -> Fraction:
-    """The largest standard deviation, in units, with a threshold of so many rows; 0: there is none.
+def widest(
+    at_least: int, chance: float, least: int, rows_each: int, noise: str = "gaussian"
+) -> Fraction:
+    """The largest width of noise, in units, with a threshold of so many rows; 0: there is none.
 
     A little less, so that the step and the roundings of `threshold` have room.
     """
     above = Fraction(at_least) - Fraction(1, 100) - (least - 1)
-    together, apart = deviations(chance), deviations(chance / rows_each)
+    together, apart = deviations(chance, noise), deviations(chance / rows_each, noise)
     return max(min((above - rows_each) / together, (above - 1) / apart), Fraction(0))

@@ -88,7 +88,9 @@ def discovery(query: Query, schema: Schema, noise: str, axes: tuple[Any, ...]) -
             "discover: leave by=, weights= and error= out, and say at_least= for less noise. "
             "Nothing was charged."
         )
-    if noise != "gaussian":
-        raise QueryNotAllowed(f"discover: it needs gaussian noise, this database has {noise}.")
+    if noise not in ("gaussian", "laplace"):
+        raise QueryNotAllowed(
+            f"discover: it needs gaussian or laplace noise, this database has {noise}."
+        )
     letters = min(column.max_length or LONGEST, LONGEST)
     return Discovery(column.name, letters, asked.at_least)

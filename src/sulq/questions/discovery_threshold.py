@@ -7,10 +7,10 @@ from fractions import Fraction
 
 from sulq.errors import QueryNotAllowed
 from sulq.expressions.parse import shorten
-from sulq.privacy.noise import Gaussian
+from sulq.privacy.noise import Gaussian, Laplace
 from sulq.privacy.pricing import tariff_of
 from sulq.privacy.promise import Promise
-from sulq.privacy.thresholds import least_count, threshold, widest
+from sulq.privacy.thresholds import least_count, threshold, widest, width
 from sulq.questions.check import CheckedQuery
 from sulq.questions.discovery import Discovery
 
@@ -41,7 +41,7 @@ def ready(checked: CheckedQuery, promise: Promise, pricing: str, rows: int) -> C
         checked = replace(checked, error=_error(checked, found.at_least, chance, least, promise))
     tariff = tariff_of(checked, promise, pricing)
     (law,), unit = tariff.laws, tariff.multiples[0]
-    assert isinstance(law, Gaussian)
+    assert isinstance(law, Gaussian | Laplace)
     needed = max(threshold(law, unit, chance, least, each), (found.at_least or 0) * unit)
     made = replace(found, least=least, drawn=rows // least, threshold=needed)
     return replace(checked, measurement=made)
@@ -51,8 +51,8 @@ def _error(
     checked: CheckedQuery, at_least: int, chance: float, least: int, promise: Promise
 ) -> Fraction:
     """The 95% half-width whose noise has its threshold at so many rows."""
-    std = widest(at_least, chance, least, checked.rows_each)
-    if std <= 0:
+    wide = widest(at_least, chance, least, checked.rows_each, promise.noise)
+    if wide <= 0:
         low = least - 1 + checked.rows_each
         raise QueryNotAllowed(
             f"at_least={at_least}: more than {low:,} rows are needed, or a value that one alone "
@@ -60,4 +60,5 @@ def _error(
         )
     usual = tariff_of(checked, promise)
     (law,), step = usual.laws, usual.steps[0]
-    return Fraction(law.half_width(0.95)) * step * std / (Fraction(law.std) * step)
+    assert isinstance(law, Gaussian | Laplace)
+    return Fraction(law.half_width(0.95)) * step * wide / (width(law) * step)

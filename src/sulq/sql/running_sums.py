@@ -58,8 +58,8 @@ class RunningSums:
             found = sorted_by(found, name, descending, first)
         if self.limit is not None:
             found = picked(found, range(len(found))[: self.limit])
-        ends = (*self.names, f"{total}_low", f"{total}_high")
-        return replace(found, columns={name: found[name] for name in ends})
+        each = [(n,) if n == self.period else (n, f"{n}_low", f"{n}_high") for n in self.names]
+        return replace(found, columns={name: found[name] for names in each for name in names})
 
 
 def is_running(select: Any) -> bool:

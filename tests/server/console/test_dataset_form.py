@@ -2,6 +2,7 @@
 
 import html
 import re
+from dataclasses import replace
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -10,8 +11,10 @@ from playwright.sync_api import expect
 from server.console.page_client import PageClient, plain, text
 from server.instance import call
 
+import sulq
+from sulq.server.api import dependencies
 from sulq.server.console.forms import Form
-from sulq.server.console.schema_form import Field, Typed, declared, packed, said, typed
+from sulq.server.console.schema_form import Field, Typed, check, declared, packed, said, typed
 from sulq.server.console.schema_view import changed, view_of
 
 ROWS = "age,city,born,note\n34,Rome,1990-02-01,x\n51,Oslo,1973-11-30,\n"
@@ -192,3 +195,42 @@ def test_complaints_come_for_what_was_typed(sit, visit):
     expect(found).to_contain_text("So far so good.")
     page.get_by_role("button", name="Check").first.click()
     expect(page.get_by_label("What a check finds")).to_contain_text("2 things to mend first")
+
+
+def test_a_form_loses_nothing_that_it_has_no_fields_for():
+    """Several tables, periods, max_periods and lookups come back as they were."""
+    from engines import star_statements
+    from sql.joined_tables import shop
+
+    lookups = {"of": {"on": "month", "rows": [{"month": "a", "x": 1}, {"month": "b", "x": 2}]}}
+    monthly = {
+        "columns": {
+            "id": {"key": True}, "who": {"type": "integer"},
+            "month": {"values": ["a", "b"], "public": True}, "sick": {"type": "boolean"},
+        },
+        "period": {"column": "month"}, "lookups": lookups,
+        "unit": {"column": "who", "max_rows": 2, "max_periods": 1},
+    }  # fmt: skip
+    for body in (star_statements.SCHEMA, shop()[1], monthly):
+        there = sulq.Schema.load(body)
+        filled = declared(there.to_json())
+        assert filled.fields
+        assert not check(filled).wrong
+        assert sulq.Schema.load(said(filled)).digest == there.digest
+        assert said(replace(filled, more="[1"))  # changed on the way: refused or plain
+
+
+def test_a_schema_over_http_reads_no_file(tmp_path):
+    """A lookup table's file would be anybody's on the server; rows are taken."""
+    (tmp_path / "other.csv").write_text("region,secret\nnorth,1\n")
+    table = {"on": "region", "file": str(tmp_path / "other.csv")}
+    body = {"columns": {"region": {"values": ["north"]}}, "lookups": {"t": table}}
+    toml = (
+        f'[columns.region]\nvalues = ["north"]\n[lookups.t]\non = "region"\nfile = "{tmp_path}"\n'
+    )
+    for given in (body, toml):
+        with pytest.raises(sulq.SchemaError, match="and no file"):
+            dependencies.declared(given)
+    assert dependencies.declared(
+        body | {"lookups": {"t": {"on": "region", "rows": [{"region": "north"}]}}}
+    )

@@ -223,13 +223,22 @@ def checked_id(request_id: str | None) -> str | None:
 
 
 def declared(said: dict[str, Any] | str) -> dict[str, Any]:
-    """The schema of a body: an object, or the text of a TOML file."""
-    if isinstance(said, dict):
-        return said
+    """The schema of a body: an object, or the text of a TOML file; it names no files here.
+
+    A lookup table's file would be read on the server, whoever it belongs to.
+    """
     try:
-        return tomllib.loads(said)
+        found = said if isinstance(said, dict) else tomllib.loads(said)
     except (tomllib.TOMLDecodeError, RecursionError) as error:
         raise SchemaError(f"schema: not valid TOML: {str(error)[:200]}.") from None
+    lookups = found.get("lookups")
+    for name, table in lookups.items() if isinstance(lookups, dict) else ():
+        if isinstance(table, dict) and "file" in table:
+            raise SchemaError(
+                f"lookups.{name}: over HTTP a lookup table has its rows in the schema, rows = "
+                "[...] and no file: files are read for who opens rows on their own machine."
+            )
+    return found
 
 
 def reply(body: Any, status: int = 200) -> Response:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import csv
 import io
+import json
 import re
 import tomllib
 from collections.abc import Iterable, Iterator, Mapping
@@ -23,6 +24,7 @@ LEFT_OUT = "leave out"
 MAX_COLUMNS = 1000  # that a form has room for
 MANY_CELLS = 1000
 FEW = 5  # columns with the same remark, each by itself
+CARRIED = ("unit", "period", "lookups", "tables", "file")
 RANGED = ("integer", "number", "date", "timestamp")
 WHOLE = re.compile(r"0|-?[1-9][0-9]*")
 THOUSANDS = re.compile(r"-?[0-9]{1,3}(,[0-9]{3})+")
@@ -53,6 +55,12 @@ class Typed:
     fields: tuple[Field, ...]
     unit_column: str = ""
     unit_rows: str = ""
+    more: str = ""  # what there are no fields for, as JSON: periods, lookups, tables
+
+    @property
+    def tables(self) -> tuple[str, ...]:
+        """The names of several tables; of one there is none."""
+        return tuple(_more(self.more).get("tables", ()))
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,9 +97,35 @@ def drafted(columns: Iterable[Mapping[str, Any]]) -> Typed:
 
 def declared(body: Mapping[str, Any]) -> Typed:
     """The fields of a schema that is there already."""
-    unit = body.get("unit") or {}
-    made = tuple(_field(str(name), spec) for name, spec in body.get("columns", {}).items())
-    return Typed(made, str(unit.get("column", "")), str(unit.get("max_rows", "")))
+    more, tables = {k: v for k, v in body.items() if k != "columns"}, body.get("tables")
+    if isinstance(tables, Mapping):
+        own = {str(t): x if isinstance(x, Mapping) else {} for t, x in tables.items()}
+        made = tuple(
+            _field(f"{table}.{name}", spec)
+            for table, x in own.items() for name, spec in _columns(x).items()
+        )  # fmt: skip
+        more["tables"] = {t: {k: v for k, v in x.items() if k != "columns"} for t, x in own.items()}
+        return Typed(made, more=json.dumps(more, default=str))
+    unit = more.pop("unit", None) or {}
+    if set(unit) - {"column", "max_rows"}:
+        more["unit"] = unit
+    made = tuple(_field(str(name), spec) for name, spec in _columns(body).items())
+    carried = json.dumps(more, default=str) if more else ""
+    return Typed(made, str(unit.get("column", "")), str(unit.get("max_rows", "")), carried)
+
+
+def _columns(body: Mapping[str, Any]) -> Mapping[str, Any]:
+    found = body.get("columns", {})
+    return found if isinstance(found, Mapping) else {}
+
+
+def _more(text: str) -> dict[str, Any]:
+    """What is carried along; nothing, if somebody changed it into what it cannot be."""
+    with suppress(ValueError, RecursionError):
+        found = json.loads(text or "{}")
+        if isinstance(found, dict) and all(isinstance(found.get(n, {}), dict) for n in CARRIED):
+            return found
+    return {}
 
 
 def _field(name: str, spec: Any) -> Field:
@@ -115,7 +149,7 @@ def of_text(text: str) -> Typed:
         found = tomllib.loads(text)
     except (tomllib.TOMLDecodeError, RecursionError) as error:
         raise SchemaError(f"this is not valid TOML: {str(error)[:200]}.") from None
-    columns = found.get("columns")
+    columns = found.get("columns") or found.get("tables")
     if not isinstance(columns, Mapping) or not columns:
         raise SchemaError("no columns: declare each one as [columns.NAME].")
     return declared(found)
@@ -128,7 +162,7 @@ def typed(form: Form) -> Typed:
     said = form.mapping()
     rest = _unpacked(form.raw("rest"))
     made = tuple(_typed(said, str(i), rest) for i in range(number))
-    return Typed(made, form.raw("unit_column"), form.get("unit_rows"))
+    return Typed(made, form.raw("unit_column"), form.get("unit_rows"), form.raw("more"))
 
 
 def _typed(said: Mapping[str, str], i: str, rest: Mapping[str, Field]) -> Field:
@@ -195,10 +229,17 @@ def _parts(line: str) -> list[str]:
 def said(filled: Typed) -> dict[str, Any]:
     """The declarations as sulq.Schema takes them; whether it does is for it to say."""
     columns = {f.name: _spec(f) for f in filled.fields if f.type != LEFT_OUT}
-    body: dict[str, Any] = {"columns": columns}
+    more = _more(filled.more)
+    if filled.tables:
+        for table, body in more["tables"].items():
+            own = {n.partition(".")[2]: x for n, x in columns.items() if n.startswith(f"{table}.")}
+            more["tables"][table] = {"columns": own} | (body if isinstance(body, dict) else {})
+        return more
+    unit = more.pop("unit", {})
     if filled.unit_column:
-        body["unit"] = {"column": filled.unit_column, "max_rows": _number(filled.unit_rows, True)}
-    return body
+        rows = _number(filled.unit_rows, True)
+        more["unit"] = unit | {"column": filled.unit_column, "max_rows": rows}
+    return more | {"columns": columns}
 
 
 def _spec(f: Field) -> dict[str, Any]:
@@ -265,8 +306,9 @@ def _wrong(filled: Typed) -> Iterator[Finding]:
         if not f.type and not f.values and not f.key:
             yield Finding(f"column {f.name!r}: choose a type, or leave the column out.", i)
             continue
+        name = f.name.partition(".")[2] if filled.tables else f.name
         try:
-            Schema.load({"columns": {f.name: _spec(f)}})
+            Schema.load({"columns": {name: _spec(f)}})
         except SchemaError as error:
             yield Finding(str(error), i)
 
@@ -287,7 +329,7 @@ def _remarks(filled: Typed, schema: Schema) -> Iterator[Finding]:
         yield Finding("No key: samples and blocks of rows cannot be asked for.")
     alike: dict[str, list[tuple[int, str]]] = {}
     for i, f in enumerate(filled.fields):
-        column = None if f.type == LEFT_OUT else schema.get(f.name, quoted=True)
+        column = None if f.type == LEFT_OUT else _stored(f.name, schema)
         meaning = None if column is None else _meaning(column)
         if meaning is not None:
             alike.setdefault(meaning, []).append((i, f.name))
@@ -297,6 +339,15 @@ def _remarks(filled: Typed, schema: Schema) -> Iterator[Finding]:
         else:
             names = ", ".join(name for _, name in found[:FEW])
             yield Finding(f"{names} and {len(found) - FEW} more: {meaning}", found[0][0])
+
+
+def _stored(name: str, schema: Schema) -> Column | None:
+    """The column that a field is of."""
+    if schema.star is None:
+        return schema.get(name, quoted=True)
+    table, _, own = name.partition(".")
+    found = schema.star.table(table)
+    return None if found is None else next((c for c in found.columns if c.name == own), None)
 
 
 def _meaning(column: Column) -> str | None:
