@@ -342,6 +342,10 @@ NOT_SO_FAR = {
     "select month, sum(count(*)) over (order by month) as n from t where sick group by month order "
     "by age": "name an output",
     "select month, sum(count(*)) over (order by month) as month from t group by 1": "two outputs",
+    "select month as n_low, sum(count(*)) over (order by month) as n from t group by month":
+    "two outputs",
+    "select sum(count(*)) over (order by month) as a, sum(sum(age)) over (order by month) as b "
+    "from t group by month": "one total",
     "select month, sum(sick) over (order by month) as n from t group by month": "window functions",
 }  # fmt: skip
 

@@ -249,6 +249,21 @@ def test_who_comes_in_a_pause_is_let_in_at_once():
     assert asyncio.run(main())[:3] == ["bob", "anna"]
 
 
+def test_what_fails_at_the_door_keeps_nobody_outside():
+    """It is told to the event loop, and the next one is let in."""
+
+    async def main():
+        door, seen, told = Door(), [], []
+        asyncio.get_running_loop().set_exception_handler(lambda _, said: told.append(said))
+        door.enter("bob", lambda: 1 // 0)
+        await asyncio.sleep(0)
+        door.enter("anna", lambda: seen.append("anna"))
+        await asyncio.sleep(0)
+        return seen, [type(said["exception"]) for said in told]
+
+    assert asyncio.run(main()) == (["anna"], [ZeroDivisionError])
+
+
 def test_control_in_one_line_they_do():
     """What would be if requests were read in the order in which they come."""
     turns = let_in({})

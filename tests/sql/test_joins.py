@@ -130,6 +130,34 @@ def test_a_broken_lookup_is_refused(spec, said):
         Schema.load(schema)
 
 
+RENAMED = "select count(*) as n from (select item as store, q from t) as f"
+NO_JOINS = {
+    "select count(*) as n from t left join stores": "which columns are equal",
+    "select count(*) as n from t natural join stores on stores.city = 'oslo'": "NATURAL",
+    "select count(*) as n from t natural join stores using (store)": "NATURAL",
+    f"{RENAMED} join stores using (store)": "joined on that",
+    f"{RENAMED} natural join stores": "NATURAL",
+    "select count(*) as n from (select 'store' as store from t) as f natural join stores":
+    "NATURAL",
+    "select count(*) as n from (select q from t) as f join stores using (store)": "joined on that",
+}  # fmt: skip
+
+
+@pytest.mark.parametrize(("text", "why"), NO_JOINS.items(), ids=range(len(NO_JOINS)))
+def test_what_a_join_says_is_never_left_out(text, why):
+    """Nor is a column taken that has that name elsewhere; nothing is charged."""
+    stores = {"on": "store", "key": "store", "rows": [{"store": "a", "city": "oslo"}]}
+    columns = {"store": {"values": ["a", "b"]}, "item": {"values": ["a", "b"]}}
+    columns |= {"q": {"type": "number", "low": 0, "high": 1}}
+    rows = pa.table({"store": ["a", "b"], "item": ["b", "b"], "q": [1.0, 0.0]})
+    db = opened(rows, {"columns": columns, "lookups": {"stores": stores}}, name="t")
+    assert db.sql("select count(*) as n from t join stores using (store)")["n"] == [1]
+    with pytest.raises(sulq.QueryNotAllowed) as refusal:
+        db.sql(text)
+    assert why in str(refusal.value)
+    assert db.budget.spent == 1
+
+
 def test_lookups_come_from_files_beside_the_schema(tmp_path):
     """CSV and Parquet, read when the schema is; the schema keeps what they held."""
     (tmp_path / "stores.csv").write_text("store,region,open\nzh1,east,true\nge1,west,\n")

@@ -55,7 +55,18 @@ class Door:
         return len(self._lines.get(who, ()))
 
     def _serve(self) -> None:
-        """Let some in, one of each line, and others in the next turn of the event loop."""
+        """Let some in, and others in the next turn of the event loop, whatever comes of these."""
+        try:
+            self._let_some_in()
+        finally:
+            self._next = None
+            if any(len(line) <= FEW for line in self._lines.values()):
+                self._serve_soon()
+            elif self._lines:
+                self._next = asyncio.get_running_loop().call_at(self._pause, self._serve)
+
+    def _let_some_in(self) -> None:
+        """One of each line in turn."""
         loop = asyncio.get_running_loop()
         for _ in range(AT_A_TIME):
             paused = loop.time() < self._pause
@@ -71,11 +82,6 @@ class Door:
             if line:
                 self._lines[who] = line  # to the end: the others come first
             let_in()
-        self._next = None
-        if any(len(line) <= FEW for line in self._lines.values()):
-            self._serve_soon()
-        elif self._lines:
-            self._next = loop.call_at(self._pause, self._serve)
 
     def _serve_soon(self) -> None:
         if self._next is not None:

@@ -80,7 +80,7 @@ def read_join(join: Any, rows: Beside) -> Joined:
     key = f"ON {'.'.join(rows.called(found.on))} = {alias}.{found.key}"
     if kind in NEVER:
         raise QueryNotAllowed(f"{said}: {NEVER[kind]}.\nHere: JOIN {source.sql()} {key}.")
-    if not _on_key(join, found, alias, rows.expand):
+    if not _on_key(join, found, alias, rows):
         raise QueryNotAllowed(
             f"{said}: {found.name!r} has one row for each {found.key!r}, and is joined on that: "
             f"{key}. Joined on anything else, a row could count several times. Write further "
@@ -97,7 +97,15 @@ def _is_natural(join: Any, found: Lookup, rows: Beside) -> bool:
     shared = [n for n in (found.key, *found.columns) if rows.has(exp.column(n))]
     if not sides <= {"", "INNER", "LEFT", "OUTER"} or shared != [found.key]:
         return False
-    return bool(rows.expand(exp.column(found.key)).name.lower() == found.on.lower())
+    says_more = join.args.get("on") is not None or join.args.get("using")
+    return not says_more and _is_on(exp.column(found.key), found, rows)
+
+
+def _is_on(e: Any, found: Lookup, rows: Beside) -> bool:
+    """Is it the stored column that the lookup table is about, by the name it has here?"""
+    own = rows.expand(e)
+    plain = type(own).__name__ == "Column" and not own.args.get("table")
+    return bool(plain and own.name.lower() == found.on.lower())
 
 
 def join_kind(join: Any) -> str:
@@ -106,10 +114,9 @@ def join_kind(join: Any) -> str:
         said = str(join.args.get(name) or "").upper()
         if said in NEVER:
             return said
-    if str(join.args.get("side") or "").upper() == "LEFT":
-        return "LEFT"
-    plain = join.args.get("on") is not None or join.args.get("using")
-    return "INNER" if plain else "CROSS"
+    if join.args.get("on") is None and not join.args.get("using"):
+        return "CROSS"
+    return "LEFT" if str(join.args.get("side") or "").upper() == "LEFT" else "INNER"
 
 
 def _no_such(said: str, name: str, schema: Schema, table: str) -> QueryNotAllowed:
@@ -131,10 +138,14 @@ def _no_such(said: str, name: str, schema: Schema, table: str) -> QueryNotAllowe
     )
 
 
-def _on_key(join: Any, found: Lookup, alias: str, expand: Callable[[Any], Any]) -> bool:
-    using = [str(u.name).lower() for u in join.args.get("using") or ()]
+def _on_key(join: Any, found: Lookup, alias: str, rows: Beside) -> bool:
+    from sqlglot import exp
+
+    using = [str(u.name) for u in join.args.get("using") or ()]
     if using:
-        return using == [found.on.lower()] == [found.key.lower()]
+        here = exp.column(using[0])
+        is_key = len(using) == 1 and using[0].lower() == found.key.lower()
+        return is_key and rows.has(here) and _is_on(here, found, rows)
     on = join.args["on"].unnest()
     if type(on).__name__ != "EQ":
         return False
@@ -145,7 +156,5 @@ def _on_key(join: Any, found: Lookup, alias: str, expand: Callable[[Any], Any]) 
         named = there.args.get("table")
         if named is None or named.name.lower() != alias or there.name.lower() != found.key.lower():
             continue
-        own = expand(here)
-        if type(own).__name__ == "Column" and not own.args.get("table"):
-            return bool(own.name.lower() == found.on.lower())
+        return _is_on(here, found, rows)
     return False

@@ -102,7 +102,10 @@ class _Reader:
 
     def __init__(self, select: Any, view: View, period: str) -> None:
         self.select, self.view, self.period = select, view, period
-        (self.total,) = (e for e in select.expressions if _is_total(e.unalias()))
+        totals = [e for e in select.expressions if _is_total(e.unalias())]
+        if len(totals) != 1:
+            raise _wanted(f"{period} and one total, each total by itself", period)
+        self.total = totals[0]
         self.window = self.total.unalias()
         self._check_window()
         group = select.args.get("group")
@@ -149,9 +152,11 @@ class _Reader:
             if e is not self.total and not self._is_period(e.unalias()):
                 raise _wanted(f"{self.period} and one total, each total by itself", self.period)
             names.append(e.alias or ("total" if e is self.total else e.name))
-        if names[0].lower() == names[1].lower():
-            raise QueryNotAllowed(f"two outputs are called {names[0]!r}; rename one with AS.")
-        return tuple(names), names[1 - self.select.expressions.index(self.total)]
+        place = self.select.expressions.index(self.total)
+        total, own = names[place], names[1 - place]
+        if own.lower() in {f"{total}{end}".lower() for end in ("", "_low", "_high")}:
+            raise QueryNotAllowed(f"two outputs are called {own!r}; rename one with AS.")
+        return tuple(names), own
 
     def summed(self) -> tuple[str, str | None]:
         """What is added up row by row, and for which rows."""
