@@ -220,6 +220,27 @@ def test_a_form_loses_nothing_that_it_has_no_fields_for():
         assert said(replace(filled, more="[1"))  # changed on the way: refused or plain
 
 
+def test_the_examples_of_several_tables_are_questions_to_them(tmp_path):
+    """Each has a price; the columns beside them are those of the tables, not how these are read."""
+    from engines import star_statements
+
+    from sulq.server.console.question_form import examples, tables
+
+    rows = star_statements.tables_of(star_statements.rows_of(1))
+    db = sulq.open(
+        rows, star_statements.SCHEMA, epsilon=1.0, delta=1e-6, queries=100,
+        ledger=tmp_path / "ledger",
+    )  # fmt: skip
+    with db:
+        asked = examples("clinic", db.schema)
+        assert len(asked) == 6
+        assert [db.price(sql).micro for _, sql, _ in asked]
+        shown = tables("clinic", db.schema)
+    names = {(table, column.name) for table, _, columns in shown for column in columns}
+    assert {("people", "age"), ("visits", "patient"), ("visits", "sev"), ("orders", "paid")} < names
+    assert not any(name.startswith("sulq_") for _, name in names)
+
+
 def test_a_schema_over_http_reads_no_file(tmp_path):
     """A lookup table's file would be anybody's on the server; rows are taken."""
     (tmp_path / "other.csv").write_text("region,secret\nnorth,1\n")

@@ -34,6 +34,7 @@ from sulq.server.console.question_form import (
     offered,
     plain_name,
     ranges,
+    tables,
 )
 from sulq.server.console.request_context import PageContext, Pages
 from sulq.server.console.result_view import Shown, body_of, csv_of, file_name, picture_of, shown
@@ -122,7 +123,8 @@ def _form(
     return here.page(
         "ask.html" if sql else "guided.html", problem, facts=facts, name=facts.name,
         tab=tab or ("ask" if sql else "guided"), asked=asked, preview=preview, changed=changed,
-        examples=examples(facts.name, schema), tests=list(TESTS.items()),
+        examples=examples(facts.name, schema), tables=tables(facts.name, schema),
+        tests=list(TESTS.items()),
         conditions=range(CONDITIONS), groupable=groupable(schema), groups=groups(schema),
         countable=countable(schema), offered=offered(schema), ranges=ranges(schema),
         words=WORDS, result=result, plain_name=plain_name, where=where,

@@ -16,6 +16,7 @@ from sulq.client.wire import at
 from sulq.errors import MICRO, NotFound, SulqError
 from sulq.privacy.promise import Promise
 from sulq.server.console.model_jobs import Job
+from sulq.server.console.question_form import tables
 from sulq.server.console.request_context import PageContext, Pages
 from sulq.server.console.result_view import shown
 from sulq.server.console.saved_results import Kept
@@ -81,6 +82,7 @@ async def dataset(here: PageContext) -> Response:
         "dataset.html", name=facts.name, tab="overview", facts=facts,
         promise=facts.promise.explain(facts.said["rows"] or None).splitlines(),
         least=min(c["remaining_micro"] for c in cells), cells=cells, folded=FOLDED,
+        tables=tables(facts.name, facts.schema),
     )  # fmt: skip
 
 

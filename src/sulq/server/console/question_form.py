@@ -10,7 +10,7 @@ from __future__ import annotations
 import datetime
 import json
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from fractions import Fraction
 from keyword import iskeyword
 from typing import Any
@@ -24,6 +24,7 @@ from sulq.server.console.forms import Form
 from sulq.server.console.titles import title_of
 from sulq.values.query import Query
 from sulq.values.schema import Column, Schema
+from sulq.values.star import Star
 
 KINDS = ("sql", "count", "mean", "sum", "median", "histogram", "crosstab")
 OF_NUMBERS = {"mean": "avg", "sum": "sum", "median": "median"}  # as SQL calls them
@@ -264,8 +265,26 @@ def literal(text: str) -> str:
     return "(\n" + "".join(f"    {line!r}\n" for line in lines) + ")"
 
 
+def tables(name: str, schema: Schema) -> list[tuple[str, str, Sequence[Column]]]:
+    """The tables that SQL may name: what each is called, what its rows are, its columns."""
+    if schema.star is None:
+        return [(name, "", schema.columns)]
+    person = schema.star.person
+    return [
+        (
+            table.name,
+            "a row for each person" if table.max_rows is None else
+            f"at most {table.max_rows} rows of a person",
+            [replace(person, name=table.person), *table.columns],
+        )
+        for table in schema.star.tables
+    ]  # fmt: skip
+
+
 def examples(name: str, schema: Schema) -> list[tuple[str, str, str]]:
     """Questions that this table can answer, from its declarations alone: words, SQL, functions."""
+    if schema.star is not None:
+        return _of_tables(schema.star)
     table = plain_name(name)
     groups = [plain_name(c.name) for c in schema.columns if c.listed is not None and not c.key]
     flags = [plain_name(c.name) for c in listed(schema) if c.type == "boolean"]
@@ -285,6 +304,28 @@ def examples(name: str, schema: Schema) -> list[tuple[str, str, str]]:
         out.append(("A median", f"select median({numbers[0]})\nfrom {table}", ""))
     made = _of_a_function(table, schema)
     return [*out, *made] or [("How many rows", f"select count(*)\nfrom {table}", "")]
+
+
+def _of_tables(star: Star) -> list[tuple[str, str, str]]:
+    """Questions about people, about their events, and about people by their events."""
+    people, *events = star.tables
+    who, out = plain_name(people.name), []
+    groups = [plain_name(c.name) for c in people.columns if c.listed is not None]
+    out.append(("How many people", f"select count(*)\nfrom {who}", ""))
+    if groups:
+        asked = f"select {groups[0]}, count(*)\nfrom {who}\ngroup by {groups[0]}"
+        out.append(("How many of each", asked, ""))
+    for table in events[:2]:
+        what, theirs = plain_name(table.name), plain_name(table.person)
+        on = f"p.{plain_name(people.person)} = e.{theirs}"
+        within = f"select {theirs}, count(*) as many\n  from {what} group by {theirs}"
+        asked = f"select avg(many)\nfrom ({within}) as each"
+        out.append((f"How many {table.name} a person has", asked, ""))
+        for column in [c for c in table.columns if c.bounded and not c.public][:1]:
+            mean = f"avg(e.{plain_name(column.name)})"
+            asked = f"select {mean}\nfrom {who} p join {what} e on {on}"
+            out.append((f"A mean over {table.name}", asked, ""))
+    return out
 
 
 def _of_a_function(table: str, schema: Schema) -> list[tuple[str, str, str]]:
