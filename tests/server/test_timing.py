@@ -206,8 +206,8 @@ def test_after_a_refresh_periods_are_those_of_the_new_rows(tmp_path, monkeypatch
         return (rows if again else few) / many / 2
 
     def pace(self):
-        took = seconds(self._rows)
-        return Pace(self._rows, took / 2, took, 1e-3, 1e-4, 1e-6)
+        took = seconds(self.rows)
+        return Pace(self.rows, took / 2, took, 1e-3, 1e-4, 1e-6)
 
     def sums(self, queries):
         time.sleep(0.1 * (self.rows >= many))
