@@ -214,7 +214,7 @@ def test_after_a_refresh_periods_are_those_of_the_new_rows(tmp_path, monkeypatch
         return HONEST(self, queries)
 
     monkeypatch.setattr(MadeUp, "pace", pace)
-    monkeypatch.setattr(MadeUp, "seconds", lambda self, *said: seconds(self._rows))
+    monkeypatch.setattr(MadeUp, "seconds", lambda self, *said: seconds(self.rows))
     monkeypatch.setattr(DuckDBEngine, "sums", sums)
     instance = made(tmp_path / "instance", people(few))
     with instance.serving(padding=True, most_late=0) as served:
