@@ -23,6 +23,7 @@ from attacks.harness import (
     opened,
 )
 from scipy.optimize import brentq
+from soak import some
 
 from sulq import Bins, Promise, Query, Strategy
 from sulq.privacy.promise import gdp_log_delta
@@ -96,7 +97,7 @@ def test_control_a_fifth_too_little_noise_raises_the_alarm(guarantee):
     assert found > epsilon
 
 
-@pytest.mark.parametrize("guarantee", ["beliefs", "dp"])
+@pytest.mark.parametrize("guarantee", some(["dp", "beliefs"], 1))
 def test_combinations_of_cells_prove_no_more_than_was_promised(guarantee):
     """A strategy, 8 numbers for each person, read as well as can be. False alarm: 1e-11.
 
