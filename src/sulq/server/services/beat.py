@@ -29,7 +29,7 @@ ALONE, AMONG_OTHERS = MAX_WEIGHT / 2, 10.0  # of one person; with others about i
 ABOUT = 16  # batches after which who has asked nothing more is not about
 QUIET_SECONDS = 0.004  # after the last question came, in which it is read and others may come,
 GATHER_SECONDS = 0.02  # or after this, if they do not stop coming
-AGAIN_SECONDS = 0.008  # after replies left, in which who had one may ask again
+AGAIN_SECONDS = 0.015  # after replies left, in which who had one may ask again
 STEP_SECONDS = 0.001
 
 Asked = TypeVar("Asked")

@@ -21,7 +21,7 @@ from sulq.server.services.windows import Period
 
 FACTOR = 1.75  # times what was measured,
 SLACK = 0.01  # and so many seconds more, for what else a machine does,
-OVERLOADED = 0.015  # and so many more while somebody is refused for sending too much
+OVERLOADED = 0.01  # and so many more while somebody is refused for sending too much
 SHORTEST = 0.01  # seconds
 STEP = 1.1  # between one period and the next
 SCAN_SHARE = 0.7  # of a period that is set by hand
