@@ -9,6 +9,7 @@ import pyarrow as pa
 import pytest
 from scipy.stats import chi2
 from scipy.stats import t as student
+from soak import in_soak
 from vertical.data import NUMBER, database, people_apart
 
 import sulq
@@ -146,6 +147,7 @@ def test_prices_are_known_before_and_kept(guarantee):
     assert own + by_block <= 3
 
 
+@in_soak
 def test_a_plan_gives_what_its_function_gives():
     """Asked after correlations, the same questions are free and their plan gives the same."""
     asked = sources(columns(2000, 4), epsilon=1e6, queries=3)
