@@ -59,19 +59,22 @@ class Reader(Protocol):
 
 
 class Policy(Protocol):
-    """How a paid question becomes what the ledger stores."""
+    """How a paid question becomes what the ledger stores.
+
+    What is written out here is so of a policy that decides nothing before rows are read.
+    """
 
     def admit(
         self, bundle: Bundle, found: tuple[Charge, str | None] | None, request_id: str | None
     ) -> None:
         """Refuse a question that may not be paid for now. No row is read."""
-        ...
+        return
 
     def prepare(
         self, reader: Reader, groups: Sequence[Sequence[Bundle]], charges: dict[str, Charge]
     ) -> None:
         """What can be decided of paid questions before rows are timed; nothing private is read."""
-        ...
+        return
 
     def computed(
         self, reader: Reader, groups: Sequence[Sequence[Bundle]], charges: dict[str, Charge],
@@ -85,18 +88,8 @@ class Policy(Protocol):
         ...
 
 
-class WithNoise:
+class WithNoise(Policy):
     """Every sum with noise of its own: how all questions but the auditor's are answered."""
-
-    def admit(
-        self, bundle: Bundle, found: tuple[Charge, str | None] | None, request_id: str | None
-    ) -> None:
-        """Whatever was checked may be paid, and asked again for nothing."""
-
-    def prepare(
-        self, reader: Reader, groups: Sequence[Sequence[Bundle]], charges: dict[str, Charge]
-    ) -> None:
-        """Nothing is left to decide."""
 
     def computed(
         self, reader: Reader, groups: Sequence[Sequence[Bundle]], charges: dict[str, Charge],

@@ -17,6 +17,7 @@ from sulq.errors import Refused
 from sulq.ledger.types import MEMORY as MEMORY
 from sulq.sources.postgres import is_address
 from sulq.sources.source import STORE, Source, open_source, store_facts
+from sulq.values.text_file import read_text
 
 FILE = "sulq.toml"
 PATHS = ("source", "schema", "ledger")
@@ -61,13 +62,12 @@ class Settings:
     def load(cls, path: str | Path) -> Settings:
         """Read a sulq.toml."""
         path = Path(path)
-        try:
-            text = path.read_text(encoding="utf-8")
-        except (OSError, UnicodeDecodeError) as error:
-            why = getattr(error, "strerror", None) or "not UTF-8 text"
-            raise Refused(
+        text = read_text(
+            path,
+            lambda why: Refused(
                 f"config={str(path)!r} cannot be read ({why}). `sulq init DATA` writes one."
-            ) from None
+            ),
+        )
         try:
             found = tomllib.loads(text)
         except tomllib.TOMLDecodeError as error:

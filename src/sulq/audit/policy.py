@@ -28,6 +28,7 @@ from sulq.errors import (
 from sulq.expressions.parse import shorten
 from sulq.expressions.stored_tree import dumps
 from sulq.planner import Planner
+from sulq.policies import Policy, Reader
 from sulq.privacy.pricing import Tariff
 from sulq.questions.check import CheckedQuery, check
 from sulq.questions.programs_used import check_programs
@@ -40,7 +41,6 @@ from sulq.values.schema import Schema
 
 if TYPE_CHECKING:
     from sulq.ledger import Charge, Ledger
-    from sulq.policies import Reader
     from sulq.privacy.noise import Noise
 
 
@@ -118,7 +118,7 @@ class AuditPlanner(Planner):
         return found
 
 
-class AuditPolicy:
+class AuditPolicy(Policy):
     """Judges each paid question; what may be told is summed exactly and dithered once."""
 
     def __init__(

@@ -22,6 +22,7 @@ from sulq.expressions.quoting import quote
 from sulq.settings_file import Settings
 from sulq.values.number_text import half_width
 from sulq.values.price import known_already
+from sulq.values.text_file import read_text
 
 if TYPE_CHECKING:
     from sulq import Answer, Database, Query, RowFunction, Table
@@ -119,10 +120,7 @@ def functions_in(define: Path | None) -> Sequence[RowFunction]:
         from sulq.expressions.program import programs_in
 
         return programs_in(define)
-    try:
-        source = define.read_text(encoding="utf-8")
-    except (OSError, UnicodeDecodeError) as error:
-        raise Refused(f"--define {define}: cannot be read ({error}).") from None
+    source = read_text(define, lambda why: Refused(f"--define {define}: cannot be read ({why})."))
     return tuple(row_functions(source, define.name).values())
 
 

@@ -13,6 +13,7 @@ from sulq.cli.common import Said
 from sulq.cli.shell import split
 from sulq.errors import Refused
 from sulq.settings_file import Settings
+from sulq.values.text_file import read_text
 
 File = Annotated[Path, typer.Argument(help="SQL: SELECTs of one count or sum, with ; between.")]
 Rule = Annotated[str | None, typer.Option("--rule", help="classes (default) or duan.")]
@@ -49,7 +50,8 @@ def audit(
     import sulq
     from sulq.audit import review
 
-    statements, rest = split(_text(file) + "\n;")
+    text = read_text(file, lambda why: Refused(f"{str(file)!r} cannot be read ({why})."))
+    statements, rest = split(text + "\n;")
     if rest:
         raise Refused("the file is not SQL: a quote or a comment is not closed.")
     if not statements:
@@ -67,14 +69,6 @@ def audit(
     with sulq.open(**arguments) as db:
         found = review(statements, db)
     return Said(found.to_json(), str(found))
-
-
-def _text(file: Path) -> str:
-    try:
-        return file.read_text(encoding="utf-8")
-    except (OSError, UnicodeDecodeError) as error:
-        why = getattr(error, "strerror", None) or "not UTF-8 text"
-        raise Refused(f"{str(file)!r} cannot be read ({why}).") from None
 
 
 def _priors(given: list[str] | None) -> dict[str, Any] | None:

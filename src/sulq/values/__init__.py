@@ -15,5 +15,6 @@ row_sets.py      shards by number and rows by key, as people name them
 schema.py        Schema: the declared columns of one table, and that of its periods
 star.py          Star: a table of people and tables of their events, as one
 table.py         Table: rows of noisy numbers
+text_file.py     the text of a file that someone named
 uncertain.py     arithmetic with noisy numbers, errors carried along
 """

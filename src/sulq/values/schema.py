@@ -34,6 +34,7 @@ from sulq.values.column import (
 from sulq.values.declarations import Place, check_names, read_column, read_file_format, read_unit
 from sulq.values.lookup import Lookup, read_lookups
 from sulq.values.star import Star, StarTable, read_star
+from sulq.values.text_file import read_text
 
 __all__ = [
     "LARGEST",
@@ -101,14 +102,13 @@ class Schema:
         if not isinstance(source, str | Path):
             raise SchemaError(f"schema={source!r}: give a TOML path, a dict or a sulq.Schema.")
         path = Path(source)
-        try:
-            text = path.read_text(encoding="utf-8")
-        except (OSError, ValueError) as error:
-            why = getattr(error, "strerror", None) or "it is not UTF-8 text"
-            raise SchemaError(
+        text = read_text(
+            path,
+            lambda why: SchemaError(
                 f"schema={str(source)!r} cannot be read ({why}). Give a TOML path, a "
                 "dict or a sulq.Schema; `sulq schema draft FILE` writes a first draft."
-            ) from None
+            ),
+        )
         try:
             mapping = tomllib.loads(text)
         except tomllib.TOMLDecodeError as error:
