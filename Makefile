@@ -19,11 +19,16 @@ MATERIAL := 9.8.1
 run: $(READY)
 	@$(BIN)/sulq demo
 
+# Where an image keeps no bytecode, each process that the tests start would compile everything anew.
+test soak: export PYTHONDONTWRITEBYTECODE :=
+
+# In a new clone the tests are compiled once for all workers, beside the types.
 test: $(READY) java chromium tools axe
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
-	$(BIN)/mypy
 	$(BIN)/lint-imports
+	@test -d tests/__pycache__ || $(BIN)/python -m pytest --collect-only >/dev/null 2>&1 & \
+	echo $(BIN)/mypy; $(BIN)/mypy; found=$$?; wait; exit $$found
 	$(BIN)/python -m pytest -n 3 --dist worksteal
 
 soak: $(READY) java tools clients

@@ -5,6 +5,10 @@ from __future__ import annotations
 import gc
 import os
 
+# Beside each other, threads of linear algebra only wait for each other. Read when numpy is loaded.
+if "PYTEST_XDIST_WORKER" in os.environ:
+    os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
+
 import postgres
 import pytest
 from helpers import ENGINES

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import inspect
 from dataclasses import dataclass
 from pathlib import Path
@@ -47,11 +48,16 @@ def test_the_constructor_takes_what_is_declared(name):
     assert all(p.help.endswith(".") for p in parameters_of(KINDS[name]))
 
 
+@functools.cache
+def learning():
+    """The commands of `sulq learn`, as typer makes them."""
+    return get_command(app).commands["learn"].commands
+
+
 @named
 def test_every_parameter_is_an_option_and_in_the_docs(name, p):
     """The command line offers all that can be typed; the page lists all."""
-    command = get_command(app).commands["learn"].commands[KINDS[name].about.command]
-    offered = {option.name: option for option in command.params}
+    offered = {option.name: option for option in learning()[KINDS[name].about.command].params}
     if p.plain and not p.shared:
         assert offered[p.name].help == p.help
         assert offered[p.name].default == p.default
