@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 
 from benchmarks.measure import Line
-from benchmarks.models import SETS, export, opened, read
+from benchmarks.models import SETS, export, opened, read, table_of_ways
 from sulq.learn import RandomTrees
 
 EPSILONS, SPLITS, TREES, DEPTHS = (0.5, 1.0), 2, 32, (4, 6)
@@ -41,12 +41,7 @@ def lines() -> Iterator[Line]:
 
 def notes() -> str:
     """Mean AUC of every way."""
-    ways = list(next(iter(FOUND.values()), {}))
-    head = " | ".join(f"{name}, epsilon {epsilon}" for name, epsilon in FOUND)
-    said = [f"| mean AUC of {SPLITS} splits | {head} |", f"|---{'|---' * len(FOUND)}|"]
-    for way in ways:
-        said.append(f"| {way} | {' | '.join(f'{f[way]:.4f}' for f in FOUND.values())} |")
-    return "\n".join(said) + "\n"
+    return table_of_ways(f"mean AUC of {SPLITS} splits", FOUND)
 
 
 def one(

@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 
 from benchmarks.measure import Line
-from benchmarks.models import SETS, export, opened, read
+from benchmarks.models import SETS, export, opened, read, table_of_ways
 from sulq.learn import LinearSVM
 from sulq.learn.svm import SIGNS
 from sulq.learn.task import Task, all_within
@@ -48,12 +48,7 @@ def lines() -> Iterator[Line]:
 
 def notes() -> str:
     """The mean loss of every way."""
-    ways = list(next(iter(FOUND.values()), {}))
-    head = " | ".join(f"{name}, epsilon {epsilon}" for name, epsilon in FOUND)
-    said = [f"| mean loss of {RUNS} fits | {head} |", f"|---{'|---' * len(FOUND)}|"]
-    for way in ways:
-        said.append(f"| {way} | {' | '.join(f'{f[way]:.4f}' for f in FOUND.values())} |")
-    return "\n".join(said) + "\n"
+    return table_of_ways(f"mean loss of {RUNS} fits", FOUND)
 
 
 def ways() -> Iterator[tuple[str, Callable[..., tuple[Any, float]]]]:

@@ -160,3 +160,12 @@ def opened(columns: dict[str, Any], label: Any, bounds: dict[str, Any], epsilon:
             pa.table({**columns, "label": label}), {"columns": declared}, epsilon=epsilon,
             delta=1e-6, queries=1000, guarantee="dp", ledger=":memory:",
         )  # fmt: skip
+
+
+def table_of_ways(what: str, found: dict[tuple[str, float], dict[str, float]]) -> str:
+    """A line for each way, a column for each set and epsilon."""
+    head = " | ".join(f"{name}, epsilon {epsilon}" for name, epsilon in found)
+    said = [f"| {what} | {head} |", f"|---{'|---' * len(found)}|"]
+    for way in next(iter(found.values()), {}):
+        said.append(f"| {way} | {' | '.join(f'{f[way]:.4f}' for f in found.values())} |")
+    return "\n".join(said) + "\n"

@@ -17,6 +17,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 from sklearn import datasets
@@ -59,6 +60,22 @@ class Curve:
     exact: Callable[[], float] = lambda: 1.0
 
 
+def without_noise(measure: Callable[[float], float]) -> Callable[[], float]:
+    """The same without noise worth speaking of."""
+    return lambda: measure(1e8)
+
+
+def cancer(kind: Any) -> Callable[[float], float]:
+    """The share of rows of the breast cancer set that a model classifies rightly."""
+
+    def share(epsilon: float) -> float:
+        X, y = datasets.load_breast_cancer(return_X_y=True)
+        model = kind(epsilon=epsilon, guarantee="dp", bounds=real.CANCER, classes=[0, 1])
+        return float(model.fit(X, y).score(X, y))
+
+    return share
+
+
 def exact_perceptron() -> float:
     """scikit-learn's perceptron on the same columns, scaled by the same bounds."""
     from sklearn.linear_model import Perceptron
@@ -77,13 +94,6 @@ def exact_regression() -> float:
     return float(LinearRegression().fit(X, y).score(X, y))
 
 
-def tree(epsilon: float) -> float:
-    """The share of rows that a tree of depth 3 classifies rightly."""
-    X, y = datasets.load_breast_cancer(return_X_y=True)
-    model = ID3(epsilon=epsilon, guarantee="dp", bounds=real.CANCER, classes=[0, 1])
-    return model.fit(X, y).score(X, y)
-
-
 def exact_tree() -> float:
     """scikit-learn's tree of the same depth, which may cut anywhere and not at bins only."""
     from sklearn.tree import DecisionTreeClassifier
@@ -91,18 +101,6 @@ def exact_tree() -> float:
     X, y = datasets.load_breast_cancer(return_X_y=True)
     model = DecisionTreeClassifier(criterion="entropy", max_depth=3, random_state=0)
     return float(model.fit(X, y).score(X, y))
-
-
-def random_trees(epsilon: float) -> float:
-    """The share of rows that random trees classify rightly."""
-    X, y = datasets.load_breast_cancer(return_X_y=True)
-    model = RandomTrees(epsilon=epsilon, guarantee="dp", bounds=real.CANCER, classes=[0, 1])
-    return model.fit(X, y).score(X, y)
-
-
-def exact_random_trees() -> float:
-    """The same without noise worth speaking of."""
-    return random_trees(1e8)
 
 
 def bayes(epsilon: float) -> float:
@@ -120,18 +118,6 @@ def exact_bayes() -> float:
     return float(GaussianNB().fit(X, y).score(X, y))
 
 
-def additive(epsilon: float) -> float:
-    """The share of rows that an additive model classifies rightly."""
-    X, y = datasets.load_breast_cancer(return_X_y=True)
-    model = AdditiveClassifier(epsilon=epsilon, guarantee="dp", bounds=real.CANCER, classes=[0, 1])
-    return model.fit(X, y).score(X, y)
-
-
-def exact_additive() -> float:
-    """The same without noise worth speaking of."""
-    return additive(1e8)
-
-
 def synthetic(epsilon: float) -> float:
     """The mean total variation of synthetic pairs of columns from the real ones."""
     sys.path.insert(0, str(ROOT))
@@ -142,13 +128,6 @@ def synthetic(epsilon: float) -> float:
     return float(np.mean(variations(model, rows.table, model.sample().to_arrow())))
 
 
-def logistic(epsilon: float) -> float:
-    """The share of rows that logistic regression classifies rightly."""
-    X, y = datasets.load_breast_cancer(return_X_y=True)
-    model = LogisticRegression(epsilon=epsilon, guarantee="dp", bounds=real.CANCER, classes=[0, 1])
-    return model.fit(X, y).score(X, y)
-
-
 def exact_logistic() -> float:
     """scikit-learn's, hardly regularised, on the same scaled columns."""
     from sklearn import linear_model
@@ -157,13 +136,6 @@ def exact_logistic() -> float:
     low, high = map(np.array, real.CANCER)
     unit = (X - low) / (high - low)
     return float(linear_model.LogisticRegression(C=1e4, max_iter=5000).fit(unit, y).score(unit, y))
-
-
-def svm(epsilon: float) -> float:
-    """The share of rows that the widest margin classifies rightly."""
-    X, y = datasets.load_breast_cancer(return_X_y=True)
-    model = LinearSVM(epsilon=epsilon, guarantee="dp", bounds=real.CANCER, classes=[0, 1])
-    return model.fit(X, y).score(X, y)
 
 
 def exact_svm() -> float:
@@ -204,11 +176,6 @@ def local(epsilon: float) -> float:
     return made.fit(X[:, [2]], y).score(X[:, [2]], y)
 
 
-def exact_local() -> float:
-    """The same without noise worth speaking of."""
-    return local(1e8)
-
-
 def lsi(epsilon: float) -> float:
     """Of the five pixels nearest to each, how many are those without noise."""
     near = [_nearest(e) for e in (epsilon, 1e10)]
@@ -228,11 +195,6 @@ def spectral(epsilon: float) -> float:
     X, y = datasets.load_digits(return_X_y=True)
     made = SpectralClustering(10, epsilon=epsilon, guarantee="dp", bounds=real.DIGITS).fit(X)
     return float(adjusted_rand_score(y, made.predict(X)))
-
-
-def exact_spectral() -> float:
-    """The same without noise worth speaking of."""
-    return spectral(1e8)
 
 
 def rules(epsilon: float) -> float:
@@ -270,33 +232,35 @@ CURVES = {
     ),
     "regression": Curve(real.diabetes, "R²", "diabetes, 442 x 10", exact_regression),
     "additive": Curve(
-        additive, "share of rows classified rightly", "breast cancer, 569 x 30, 4 rounds",
-        exact_additive,
+        cancer(AdditiveClassifier), "share of rows classified rightly",
+        "breast cancer, 569 x 30, 4 rounds", without_noise(cancer(AdditiveClassifier)),
     ),
     "logistic": Curve(
-        logistic, "share of rows classified rightly", "breast cancer, 569 x 30, one round",
-        exact_logistic,
+        cancer(LogisticRegression), "share of rows classified rightly",
+        "breast cancer, 569 x 30, one round", exact_logistic,
     ),
     "svm": Curve(
-        svm, "share of rows classified rightly", "breast cancer, 569 x 30, two rounds", exact_svm
+        cancer(LinearSVM), "share of rows classified rightly",
+        "breast cancer, 569 x 30, two rounds", exact_svm,
     ),
     "mixture": Curve(
         mixture, "mean log density of a row", "iris, 150 x 4, 3 components", exact_mixture
     ),
-    "local-regression": Curve(local, "R²", "diabetes, 442 x 1", exact_local),
+    "local-regression": Curve(local, "R²", "diabetes, 442 x 1", without_noise(local)),
     "lsi": Curve(
         lsi, "share of the five nearest terms found", "digits, 1,797 x 64, 8 components"
     ),
     "spectral-clustering": Curve(
         spectral, "adjusted Rand index against the digits", "digits, 1,797 x 64, 10 clusters",
-        exact_spectral,
+        without_noise(spectral),
     ),
     "id3": Curve(
-        tree, "share of rows classified rightly", "breast cancer, 569 x 30, depth 3", exact_tree
+        cancer(ID3), "share of rows classified rightly", "breast cancer, 569 x 30, depth 3",
+        exact_tree,
     ),
     "random-trees": Curve(
-        random_trees, "share of rows classified rightly", "breast cancer, 569 x 30, 32 trees",
-        exact_random_trees,
+        cancer(RandomTrees), "share of rows classified rightly",
+        "breast cancer, 569 x 30, 32 trees", without_noise(cancer(RandomTrees)),
     ),
     "naive-bayes": Curve(
         bayes, "share of rows classified rightly", "digits, 1,797 x 64, 10 classes", exact_bayes

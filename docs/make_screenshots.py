@@ -151,11 +151,16 @@ def priced(page: Page) -> None:
     page.get_by_role("button", name="Ask and pay").wait_for()
 
 
+def pay(page: Page) -> None:
+    """From the price to the answer."""
+    page.get_by_role("button", name="Ask and pay").click()
+    page.wait_for_url("**/asked/*")
+
+
 def answered(page: Page) -> None:
     """An answer with its chart."""
     priced(page)
-    page.get_by_role("button", name="Ask and pay").click()
-    page.wait_for_url("**/asked/*")
+    pay(page)
 
 
 DEFINED = "def at_risk(age, smoker):\n    return age >= {} and smoker\n"
@@ -175,8 +180,7 @@ def defined(page: Page, text: str = DEFINED) -> None:
 def single(page: Page) -> None:
     """One number."""
     defined(page)
-    page.get_by_role("button", name="Ask and pay").click()
-    page.wait_for_url("**/asked/*")
+    pay(page)
 
 
 def menu(page: Page) -> None:
@@ -221,8 +225,7 @@ def drawn(page: Page) -> None:
     page.get_by_label("Counts by").select_option("age")
     page.get_by_label("Bins").fill("24")
     page.get_by_role("button", name="See the price").click()
-    page.get_by_role("button", name="Ask and pay").click()
-    page.wait_for_url("**/asked/*")
+    pay(page)
 
 
 def crossed(page: Page) -> None:
@@ -231,8 +234,7 @@ def crossed(page: Page) -> None:
     page.get_by_label("Counts by").select_option("education")
     page.get_by_label("and by").select_option("region")
     page.get_by_role("button", name="See the price").click()
-    page.get_by_role("button", name="Ask and pay").click()
-    page.wait_for_url("**/asked/*")
+    pay(page)
 
 
 def boarded(page: Page) -> None:

@@ -1,25 +1,16 @@
 """diffprivlib's classifiers and scikit-learn's exact ones on one-hot columns: AUC of each split.
 
-Arguments: as of ask_ebm.py. Numbers are scaled to [0, 1] by their bounds.
+Numbers are scaled to [0, 1] by their bounds.
 """
-
-import json
-import sys
-import warnings
 
 import numpy as np
 import pandas as pd
 from diffprivlib import models as private
 from sklearn.ensemble import RandomForestClassifier
 from sklearn.linear_model import LogisticRegression
-from sklearn.metrics import roc_auc_score
-from sklearn.model_selection import train_test_split
 from sklearn.naive_bayes import GaussianNB
+from split_auc import bounds, epsilons, say, table
 
-warnings.simplefilter("ignore")
-table = pd.read_csv(sys.argv[1])
-bounds, epsilons, splits = (json.loads(a) for a in sys.argv[2:5])
-y = table.pop("label").to_numpy()
 for name, (low, high) in bounds.items():
     table[name] = (table[name] - low) / (high - low)
 X = pd.get_dummies(table).to_numpy(dtype=float)
@@ -35,16 +26,7 @@ EXACT = {
     "naive Bayes": GaussianNB,
 }
 
-
-def auc(make):
-    out = []
-    for seed in range(splits):
-        a, b, ya, yb = train_test_split(X, y, test_size=0.25, random_state=seed, stratify=y)
-        out.append(float(roc_auc_score(yb, make().fit(a, ya).predict_proba(b)[:, 1])))
-    return out
-
-
 for name, way in WAYS.items():
     for e in epsilons:
-        print(json.dumps([f"diffprivlib's {name} {e}", auc(lambda w=way, e=e: w(e))]), flush=True)
-    print(json.dumps([f"exact {name}", auc(EXACT[name])]), flush=True)
+        say(f"diffprivlib's {name} {e}", lambda w=way, e=e: w(e), X)
+    say(f"exact {name}", EXACT[name], X)

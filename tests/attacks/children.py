@@ -4,6 +4,7 @@ import os
 import signal
 import threading
 import warnings
+from concurrent.futures import ThreadPoolExecutor
 from multiprocessing import get_context
 
 from attacks.harness import SCHEMA
@@ -145,3 +146,10 @@ def codes_of_children(work, count):
                 os._exit(1)
         children.append(pid)
     return [os.waitpid(pid, 0)[1] for pid in children]
+
+
+def in_threads(target, many):
+    """Run target(i) in so many threads at once."""
+    with ThreadPoolExecutor(many) as pool:
+        for done in [pool.submit(target, i) for i in range(many)]:
+            done.result()

@@ -8,7 +8,14 @@ from dataclasses import replace
 
 import pyarrow.parquet as pq
 import pytest
-from attacks.children import ask_once, at_once, die_after_drawing, die_while_scanning, killed
+from attacks.children import (
+    ask_once,
+    at_once,
+    die_after_drawing,
+    die_while_scanning,
+    in_threads,
+    killed,
+)
 from attacks.harness import SCHEMA, opened, people
 
 import sulq
@@ -158,16 +165,12 @@ def test_the_same_request_id_at_once_is_one_charge_and_one_reply(source):
     found = at_once(ask_once, [(str(source), terms, "secret", "r")] * 4)
     db, start = owned(source), threading.Barrier(12)
 
-    def ask():
+    def ask(_):
         start.wait()
         answer = db.ask(Query(where="secret"), request_id="r")
         found.append((str(answer.exact[0][0]), str(answer.price.queries)))
 
-    threads = [threading.Thread(target=ask) for _ in range(12)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
+    in_threads(ask, 12)
     assert len(found) == 16
     assert len(set(found)) == 1
     assert (db.budget.spent, len(db.history())) == (1, 1)

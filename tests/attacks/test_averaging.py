@@ -9,6 +9,7 @@ import threading
 
 import pyarrow.parquet as pq
 import pytest
+from attacks.children import in_threads
 from attacks.harness import opened, people
 
 import sulq
@@ -200,11 +201,7 @@ def test_threads_at_once_get_one_answer_and_pay_once(tmp_path, databases):
         start.wait()
         found.append(opened_ones[i % databases].count(SAME_PREDICATE[i % 12]).exact)
 
-    threads = [threading.Thread(target=ask, args=(i,)) for i in range(16)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
+    in_threads(ask, 16)
     assert len(found) == 16
     assert len(set(found)) == 1
     assert opened_ones[0].budget.spent == 1

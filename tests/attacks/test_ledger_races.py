@@ -4,6 +4,7 @@ import os
 import sqlite3
 import threading
 import time
+from contextlib import suppress
 from multiprocessing import get_context
 
 import pytest
@@ -121,17 +122,22 @@ def test_one_request_sent_eight_times_is_one_charge_and_one_answer(tmp_path):
     assert ledger.budget()[1] == 5
 
 
+def paid_of(ledger, orders):
+    """How many of these lists of requests a ledger takes."""
+    paid = 0
+    for requests in orders:
+        with suppress(BudgetExceeded):
+            ledger.charge(requests)
+            paid += 1
+    return paid
+
+
 def two_cells(path, i, start, results):
     """Half of the processes charge cell 0, the others everybody."""
     start.wait()
-    ledger, paid = sound(path), 0
-    for number in range(i, 600, PROCESSES):
-        try:
-            ledger.charge([Request(f"q{number}", 1, (0,) if i % 2 else None)])
-            paid += 1
-        except BudgetExceeded:
-            continue
-    results.put(paid)
+    cells = (0,) if i % 2 else None
+    each = range(i, 600, PROCESSES)
+    results.put(paid_of(sound(path), ([Request(f"q{n}", 1, cells)] for n in each)))
 
 
 def test_cells_are_counted_exactly_in_a_race(tmp_path):
@@ -152,14 +158,9 @@ def test_batches_in_a_race_are_paid_whole(tmp_path):
 
 def batches(path, i, start, results):
     start.wait()
-    ledger, paid = sound(path), 0
-    for number in range(i, 100, PROCESSES):
-        try:
-            ledger.charge([Request(f"{number}.{j}", 1, None) for j in range(7)])
-            paid += 1
-        except BudgetExceeded:
-            continue
-    results.put(paid)
+    each = range(i, 100, PROCESSES)
+    sevens = ([Request(f"{n}.{j}", 1, None) for j in range(7)] for n in each)
+    results.put(paid_of(sound(path), sevens))
 
 
 def test_forks_in_the_middle_of_threads_charging(tmp_path):

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import copy
-import itertools
 import math
 import random
 import tomllib
@@ -17,7 +16,7 @@ import pyarrow.csv
 import pyarrow.parquet
 import pytest
 from engines import star_statements as star
-from engines.test_unit import distance
+from engines.test_unit import furthest
 from helpers import ENGINES, SilentNoise
 from soak import times
 
@@ -25,7 +24,6 @@ import sulq
 from sulq.engines.open_engine import open_engine
 from sulq.open_database import refresh
 from sulq.planner import Planner
-from sulq.privacy.pricing import tariff_of
 from sulq.sources.source import open_source
 from sulq.sources.star_source import star_source
 from sulq.values.schema import Schema
@@ -126,16 +124,7 @@ def test_one_person_moves_an_answer_no_further_than_is_paid(noise, guarantee):
     engines = [star_engine("duckdb", twin()) for _ in range(times(6, 16))]
     asked = checked_all(texts, engines[0].schema, noise, guarantee)
     answers = [engine.sums(asked) for engine in engines]
-    worst = Fraction(0)
-    for a, b in itertools.combinations(answers, 2):
-        for query, one, other in zip(asked, a, b, strict=True):
-            moved = distance(query, (one, other), noise)
-            price = tariff_of(query, promise).price.queries
-            if guarantee == "dp":  # two rows are each so far from no row
-                price *= 4 if noise == "gaussian" else 2
-            public = query.where is None and not query.private_cells and moved == 0
-            assert public or moved <= price + Fraction(1, 10**6), query.text
-            worst = max(worst, moved / price)
+    worst = furthest(asked, answers, promise)
     assert worst > Fraction(1, 4)  # so the price of half as many rows would not do
 
 

@@ -365,6 +365,21 @@ def distance(query, matrices, noise):
     return total
 
 
+def furthest(asked, answers, promise):
+    """How far two of these answers are apart at most, as a share of the price that holds there."""
+    noise, worst = promise.noise, Fraction(0)
+    for a, b in itertools.combinations(answers, 2):
+        for query, one, other in zip(asked, a, b, strict=True):
+            moved = distance(query, (one, other), noise)
+            price = tariff_of(query, promise).price.queries
+            if promise.guarantee == "dp":  # two rows are each so far from no row
+                price *= 4 if noise == "gaussian" else 2
+            public = query.where is None and not query.private_cells and moved == 0
+            assert public or moved <= price + Fraction(1, 10**6), query.text
+            worst = max(worst, moved / price) if price else worst
+    return worst
+
+
 @pytest.mark.parametrize("noise", ["gaussian", "laplace"])
 @pytest.mark.parametrize("engine", ENGINES)
 def test_one_person_moves_an_answer_no_further_than_is_paid(engine, noise):

@@ -357,8 +357,8 @@ def test_guessing_keys_is_slowed_down(tmp_path, monkeypatch):
         answered(instance)
 
 
-def test_too_many_at_once_is_refused(tmp_path, monkeypatch):
-    """One person's requests do not fill the server."""
+def while_stuck(instance, monkeypatch, many, refused):
+    """The replies to so many questions at once, answered when so many were refused."""
     from sulq.server.services.answers import Answers
 
     go_on, honest = threading.Event(), Answers._replies
@@ -367,34 +367,26 @@ def test_too_many_at_once_is_refused(tmp_path, monkeypatch):
         assert go_on.wait(60)
         return honest(self, *batch)
 
+    monkeypatch.setattr(Answers, "_replies", slow)
+    with ThreadPoolExecutor(many) as pool:
+        sent = [pool.submit(instance.ask, f"age > {i}") for i in range(many)]
+        while sum(s.done() for s in sent) < refused:
+            time.sleep(0.01)
+        go_on.set()
+    return [s.result() for s in sent]
+
+
+def test_too_many_at_once_is_refused(tmp_path, monkeypatch):
+    """One person's requests do not fill the server."""
     with made(tmp_path / "instance").serving(at_once=3) as instance:
-        monkeypatch.setattr(Answers, "_replies", slow)
-        with ThreadPoolExecutor(6) as pool:
-            sent = [pool.submit(instance.ask, f"age > {i}") for i in range(6)]
-            while sum(s.done() for s in sent) < 3:
-                time.sleep(0.01)
-            go_on.set()
-        assert sorted(s.result().status for s in sent) == [200] * 3 + [429] * 3
+        replies = while_stuck(instance, monkeypatch, 6, 3)
+    assert sorted(r.status for r in replies) == [200] * 3 + [429] * 3
 
 
 def test_a_full_queue_is_refused_and_waiting_ends(tmp_path, monkeypatch):
     """A full queue refuses at once, and nobody waits for ever."""
-    from sulq.server.services.answers import Answers
-
-    go_on, honest = threading.Event(), Answers._replies
-
-    def slow(self, *batch):
-        assert go_on.wait(60)
-        return honest(self, *batch)
-
     with made(tmp_path / "instance").serving(queue=2, wait_seconds=3.0) as instance:
-        monkeypatch.setattr(Answers, "_replies", slow)
-        with ThreadPoolExecutor(5) as pool:
-            sent = [pool.submit(instance.ask, f"age > {i}") for i in range(5)]
-            while sum(s.done() for s in sent) < 4:
-                time.sleep(0.01)
-            go_on.set()
-        replies = [s.result() for s in sent]
+        replies = while_stuck(instance, monkeypatch, 5, 4)
         assert sorted(r.status for r in replies) == [200] + [429] * 4
         assert len({r.json["error"]["message"] for r in replies if r.status == 429}) == 2
 

@@ -1,6 +1,5 @@
 """Analysts hear of no path, host or user of the server's; its owner does. Nor does anyone trace."""
 
-import json
 import shutil
 import subprocess
 import sys
@@ -27,27 +26,16 @@ WALK = [
 PAGES = ["/console/", "/console/datasets/people", "/console/datasets/people/ask"]
 
 
-def pointed(instance, **places):
-    """Change where the registry says that a dataset's rows or ledger are."""
-    import sqlite3
-
-    with sqlite3.connect(instance.folder / "server.db") as file:
-        (said,) = file.execute("SELECT arguments FROM datasets WHERE name = 'people'").fetchone()
-        changed = json.dumps(json.loads(said) | places)
-        file.execute("UPDATE datasets SET arguments = ? WHERE name = 'people'", (changed,))
-    file.close()
-
-
 SITUATIONS = {
     "the rows are gone": lambda instance: (instance.folder / "data" / "people.parquet").unlink(),
     "the rows cannot be read": lambda instance: (
         instance.folder / "data" / "people.parquet"
     ).write_bytes(b"PAR1 nothing"),
-    "the ledger's folder is gone": lambda instance: pointed(
-        instance, ledger=str(instance.folder / f"{PLANTED}-gone" / "people.ledger")
+    "the ledger's folder is gone": lambda instance: instance.point(
+        ledger=str(instance.folder / f"{PLANTED}-gone" / "people.ledger")
     ),
-    "the rows' server is away": lambda instance: pointed(instance, source=AWAY, table="people"),
-    "the ledger's server is away": lambda instance: pointed(instance, ledger=AWAY),
+    "the rows' server is away": lambda instance: instance.point(source=AWAY, table="people"),
+    "the ledger's server is away": lambda instance: instance.point(ledger=AWAY),
     "the marks are damaged": lambda instance: [
         mark.write_bytes(b"\xff" * 400)
         for mark in (instance.folder / "ledgers/.sulq").glob("*.mark")

@@ -7,6 +7,7 @@ import os
 import re
 import subprocess
 import sys
+from contextlib import contextmanager
 from hashlib import md5, sha1, sha256
 
 import pytest
@@ -21,10 +22,9 @@ from sulq.server.services import people as keys
 D = "/v1/datasets/people"
 
 
-@pytest.fixture(scope="module")
-def used(tmp_path_factory):
-    """An instance that has been used, with everything its log said."""
-    instance = made(tmp_path_factory.mktemp("secrets") / "instance", people(3000), queries=1000)
+@contextmanager
+def logged():
+    """The lines that the server's log gets meanwhile."""
     lines = []
 
     class Kept(logging.Handler):
@@ -34,7 +34,15 @@ def used(tmp_path_factory):
     log = logging.getLogger("sulq.server")
     log.addHandler(Kept())
     log.setLevel(logging.INFO)
-    with instance.serving() as served:
+    yield lines
+    log.handlers.clear()
+
+
+@pytest.fixture(scope="module")
+def used(tmp_path_factory):
+    """An instance that has been used, with everything its log said."""
+    instance = made(tmp_path_factory.mktemp("secrets") / "instance", people(3000), queries=1000)
+    with logged() as lines, instance.serving() as served:
         served.ask("secret")
         served.ask("secret and city = 'rome'", Idempotency_Key="my-request")
         served.call(
@@ -44,7 +52,6 @@ def used(tmp_path_factory):
         served.call("GET", D, None, "sulq_0123456789abcdef_" + "B" * 43)
         served.call("POST", "/v1/keys", {"label": "x"}, "anna")
         served.call("GET", f"/v1/datasets/{'<script>'}", None, "bob")
-    log.handlers.clear()
     return instance, lines
 
 
@@ -139,20 +146,11 @@ def test_the_log_says_who_and_what_but_no_values(used):
 
 def test_a_failure_is_logged_without_its_words():
     """The log has the kind and place of a failure, not its message."""
-    seen = []
-
-    class Kept(logging.Handler):
-        def emit(self, record):
-            seen.append(logs._Lines().format(record))
-
-    log = logging.getLogger("sulq.server")
-    log.addHandler(Kept())
-    log.setLevel(logging.INFO)
-    try:
-        raise ValueError("row 17: Joe")
-    except ValueError as error:
-        logs.failure(error, route="GET /x")
-    log.handlers.clear()
+    with logged() as seen:
+        try:
+            raise ValueError("row 17: Joe")
+        except ValueError as error:
+            logs.failure(error, route="GET /x")
     assert json.loads(seen[0])["exception"] == "ValueError"
     assert "Joe" not in seen[0]
     assert "test_secrets.py" in seen[0]

@@ -1,7 +1,6 @@
 """A password of PostgreSQL is in one file, for whoever runs the server alone."""
 
 import json
-import sqlite3
 import stat
 
 import pytest
@@ -25,15 +24,6 @@ def holds(folder):
         for path in folder.rglob("*")
         if path.is_file() and any(text in path.read_bytes() for text in spellings)
     }
-
-
-def written(instance, **places):
-    """A registry of before: what the addresses hold stands in it."""
-    with sqlite3.connect(instance.folder / "server.db") as file:
-        (said,) = file.execute("SELECT arguments FROM datasets WHERE name = 'people'").fetchone()
-        changed = json.dumps(json.loads(said) | places)
-        file.execute("UPDATE datasets SET arguments = ? WHERE name = 'people'", (changed,))
-    file.close()
 
 
 @pytest.mark.parametrize(
@@ -64,7 +54,7 @@ def test_an_address_and_its_password_part_and_meet(tmp_path, address, bare, pass
 def test_no_file_but_one_has_a_password_also_in_a_folder_of_before(tmp_path):
     """The registry, its log and its free pages are cleaned when the folder is opened."""
     instance = made(tmp_path / "instance")
-    written(instance, source=WRITTEN, ledger=WRITTEN)
+    instance.point(source=WRITTEN, ledger=WRITTEN)
     assert "server.db" in holds(instance.folder)  # as it was
     with instance.services() as services:
         record = services.datasets.find(services.people.owner("anna").tenant, "people")
@@ -78,7 +68,7 @@ def test_a_backup_says_that_it_has_passwords(tmp_path):
     """It would be of no use without them; a restored folder has them again."""
     instance = made(tmp_path / "instance")
     assert backup(instance.folder, tmp_path / "without")["passwords"] == 0
-    written(instance, source=WRITTEN)
+    instance.point(source=WRITTEN)
     with instance.services():
         pass
     assert backup(instance.folder, tmp_path / "with")["passwords"] == 1
