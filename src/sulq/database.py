@@ -385,11 +385,11 @@ class Database(CommonQuestions):
 
     @property
     def frozen(self) -> Freeze | None:
-        """What failed and stopped it, without anything of the rows; None if nothing did."""
+        """What failed and froze it, without anything of the rows; None if nothing did."""
         return self._ledger.frozen()
 
     def resume(self, reason: str) -> None:
-        """Go on after a scan failed and stopped it. Logged in the ledger, with the reason."""
+        """Go on after a scan failed and froze it. Logged in the ledger, with the reason."""
         if self._analyst:
             raise NotPermitted("resume: its owner goes on, not an analyst.")
         self._ledger.resume(reason)

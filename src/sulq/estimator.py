@@ -1,6 +1,6 @@
 """What was paid for is known: questions answered from stored answers alone, free.
 
-No row is read and nothing is charged, so a database that is spent or stopped still estimates. Only
+No row is read and nothing is charged, so a database that is spent or frozen still estimates. Only
 raw answers to questions about the present rows are used; an estimate is never stored.
 """
 

@@ -165,21 +165,21 @@ class Pipeline:
         """The charges that these questions have, and the answers that are stored."""
         texts = [bundle.text for case in cases for bundle in case.bundles]
         found = self.ledger.find_all(texts) if texts else {}
-        stopped = self._stopped(found)
+        frozen = self._frozen(found)
         for case in cases:
             try:
                 check_id(case.order.request_id)
                 for bundle in case.bundles:
                     known = found.get(bundle.text)
-                    if stopped is not None and known is not None and known[1] is None:
-                        raise stopped  # it is paid, so the ledger would not be asked
+                    if frozen is not None and known is not None and known[1] is None:
+                        raise frozen  # it is paid, so the ledger would not be asked
                     self.policy.admit(bundle, known, case.order.request_id)
             except SulqError as error:
                 case.error = case.error or error
         return found
 
-    def _stopped(self, found: Found) -> Frozen | None:
-        """Why what is paid and not answered is not read, if the ledger is stopped."""
+    def _frozen(self, found: Found) -> Frozen | None:
+        """Why what is paid and not answered is not read, if the ledger is frozen."""
         if any(answer is None for _, answer in found.values()):
             try:
                 self.ledger.check_going()
@@ -274,17 +274,17 @@ class Pipeline:
     ) -> Given:
         """What a scan gives. Whether it fails may depend on rows, so a failure is an answer.
 
-        If the engine is there although the scan failed, the database stops until its owner goes
-        on: one failure can tell one bit, once. What comes from outside (a question cancelled or out
-        of time, an engine that is away) stops nothing.
+        If the engine is there although the scan failed, the database freezes until its owner
+        goes on: one failure can tell one bit, once. What comes from outside (a question cancelled
+        or out of time, an engine that is away) freezes nothing.
         """
         found = attempt(work)
         if not isinstance(found, Failure):
             return found
         if found.stopped is None and self.turns.alone(lambda: is_there(self.engine)):
-            with suppress(SulqError):  # this process has stopped even if it cannot be written down
+            with suppress(SulqError):  # it is frozen here even if it cannot be written down
                 self.ledger.freeze(questions, self.engine.title, found.kind)
-            raise self.ledger.stopped(paid=paid)
+            raise self.ledger.frozen_meanwhile(paid=paid)
         if not paid:
             raise Refused(NO_COUNT)
         raise found.stopped or EngineFailed(NO_SUM)

@@ -21,12 +21,12 @@ from sulq.questions.partitions import histogram_axis
 from sulq.questions.people_view import PeopleView, people_view
 from sulq.questions.programs_used import check_programs, programs_of, with_time
 from sulq.questions.projection import Projection
-from sulq.questions.question import Bundle, Plan, Question, SharedPlan, listed
+from sulq.questions.question import BatchPlan, Bundle, Question, SharedPlan, listed
 from sulq.questions.star_tables import TableView
 from sulq.sql import ALL, Groupings, RunningSums, compile_statement
 from sulq.strategies.many_tables import Crosstabs, crosstabs, each_table
 from sulq.strategies.running_totals import running_question
-from sulq.strategies.sharing import Shared, may_be_shared, share
+from sulq.strategies.sharing import SharedCounts, may_be_shared, share
 from sulq.strategies.subtotals import Subtotals, is_nested, subtotals
 from sulq.values.marginals import Marginals
 from sulq.values.per_person import PerPerson
@@ -209,10 +209,10 @@ class Planner:
 
         return Question((plan.bundle,) if plan.bundle else (), laid_out, plan.facts)
 
-    def plan(self, queries: list[Query], older: bool = False) -> Plan:
+    def plan(self, queries: list[Query], older: bool = False) -> BatchPlan:
         """What of these queries is paid for, together, and what is public."""
         if older:
-            return Plan(((),) * len(queries), self.priced(queries, older), ())
+            return BatchPlan(((),) * len(queries), self.priced(queries, older), ())
         known_of, facts = [], []
         private: list[tuple[Query, CheckedQuery]] = []
         numbers = 0
@@ -231,7 +231,7 @@ class Planner:
                 facts.append(Fact(self.written(known), self.check(known)))
                 checked = self.check(query)
             private.append((self.written(query), checked))
-        return Plan(tuple(known_of), self._bundle(private) if private else None, tuple(facts))
+        return BatchPlan(tuple(known_of), self._bundle(private) if private else None, tuple(facts))
 
     def _shared(self, queries: list[Query]) -> SharedPlan | None:
         """A plan for the whole batch that costs less than asking each by itself."""
@@ -250,7 +250,9 @@ class Planner:
         best = min(tried, key=lambda found: _micro(found.plan))
         return best if _micro(best.plan) < sum(alone.values()) else None
 
-    def _shared_by(self, asked: Crosstabs | Subtotals | Shared, plan: Plan) -> SharedPlan:
+    def _shared_by(
+        self, asked: Crosstabs | Subtotals | SharedCounts, plan: BatchPlan
+    ) -> SharedPlan:
         assert plan.bundle is not None
         return SharedPlan(asked.answers, plan, asked.half_widths(plan.bundle))
 
@@ -261,7 +263,7 @@ class Planner:
         each = [found for _, found in asked]
         counts = share(each, self._stored, self.check, self._micro, self._promise.guarantee)
         if counts is not None:
-            return [self._shared_by(counts, Plan(((),), self.priced([counts.query]), ()))]
+            return [self._shared_by(counts, BatchPlan(((),), self.priced([counts.query]), ()))]
         if not may_be_shared(each):
             return []
         by_pieces = self._subtotals(asked)
@@ -422,13 +424,13 @@ class Planner:
         return found, self.tariff(found)
 
 
-def _micro(plan: Plan) -> int:
+def _micro(plan: BatchPlan) -> int:
     """What a plan costs, in micro-queries."""
     return 0 if plan.bundle is None else plan.bundle.price.micro
 
 
 def _check_numbers(numbers: int) -> None:
-    """Refuse what would not fit into memory: a scan that fails for that stops the database."""
+    """Refuse what would not fit into memory: a scan that fails for that freezes the database."""
     if numbers > MAX_IN_A_LIST:
         raise QueryNotAllowed(
             f"the answers would have {numbers:,} numbers, at most {MAX_IN_A_LIST:,} in one list. "

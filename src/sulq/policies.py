@@ -54,7 +54,7 @@ class Reader(Protocol):
     def scanned(
         self, work: Callable[[], Given], questions: Sequence[str], *, paid: bool = True
     ) -> Given:
-        """What this work gives that reads rows; a failure of it stops the database."""
+        """What this work gives that reads rows; a failure of it freezes the database."""
         ...
 
 

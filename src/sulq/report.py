@@ -84,7 +84,7 @@ def _chain(ledger: Ledger, head: Head) -> dict[str, Any]:
 
 
 def stop_of(ledger: Ledger) -> dict[str, Any] | None:
-    """What failed and stopped it, for the owner: nothing of the rows is in it."""
+    """What failed and froze it, for the owner: nothing of the rows is in it."""
     return stop_in(ledger.frozen())
 
 

@@ -23,7 +23,7 @@ from sulq import Bins, Mean, Query, Rows, Sums
 from sulq.expressions import normal_form as normal
 from sulq.expressions.parse import predicate
 from sulq.kernel.batch import Batch
-from sulq.server.console.question_form import Asked
+from sulq.server.console.question_form import FilledForm
 from sulq.values.query import Terms
 from sulq.values.schema import Schema
 
@@ -386,7 +386,7 @@ def form(p):
     fields = [("kind", "count")]
     for i, parts in enumerate(p):
         fields += [(f"{name}{i}", value) for name, value in zip("cov", parts, strict=True)]
-    return Asked(tuple(fields))
+    return FilledForm(tuple(fields))
 
 
 FORMS = [

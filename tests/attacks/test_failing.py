@@ -248,7 +248,7 @@ def test_the_owner_sees_what_failed_and_nothing_of_the_rows(source):
     db.resume("mended in 1.1")
     assert db.frozen is None
     assert db.decisions()[-1].body["reason"] == "mended in 1.1"
-    with pytest.raises(sulq.Refused, match="nothing is stopped"):
+    with pytest.raises(sulq.Refused, match="nothing is frozen"):
         db.resume("again")
 
 

@@ -629,7 +629,7 @@ def stopped(asked, monkeypatch):
 def test_a_stopped_database_is_shown_and_resumed(stopped):
     """budget, history and verify say what failed; resume wants a reason and is logged."""
     spent = run_json("budget")["spent_micro"]
-    assert "Frozen: 'people' is stopped" in run("count", "age > 42", code=2).stderr
+    assert "Frozen: 'people' is frozen" in run("count", "age > 42", code=2).stderr
     assert run_json("count", "age > 42", code=2)["error"]["type"] == "Frozen"
     for command in ("budget", "history", "verify"):
         said = run(command).stderr
@@ -643,7 +643,7 @@ def test_a_stopped_database_is_shown_and_resumed(stopped):
     assert "answers again" in run("resume", "--reason", "mended", "--yes").stdout
     assert "+/-" in run("count", "age > 41").stdout
     assert run_json("budget") == run_json("budget") | {"spent_micro": spent, "frozen": None}
-    assert "nothing is stopped" in run("resume", "--reason", "again", "--yes", code=2).stderr
+    assert "nothing is frozen" in run("resume", "--reason", "again", "--yes", code=2).stderr
 
 
 def test_the_report_tells_what_stopped_it(stopped):

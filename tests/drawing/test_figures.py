@@ -9,7 +9,7 @@ from drawing.reading import across, bars, elements, marks, number, texts, whiske
 
 from sulq.drawing.bars import Bar, dots
 from sulq.drawing.bars import bars as drawn_bars
-from sulq.drawing.column_charts import Column, columns, line_over, over_names, stretches
+from sulq.drawing.column_charts import ColumnBar, columns, line_over, over_names, stretches
 from sulq.drawing.heat import Point, heat, scatter
 from sulq.drawing.lines import Axis, Line, lines
 from sulq.drawing.scale import Scale
@@ -115,7 +115,7 @@ def test_names_have_no_axis(labels):
 @pytest.mark.parametrize("drawn", [columns, line_over])
 def test_columns_stand_where_their_numbers_are(drawn):
     """Read off both axes: each from 0 to its number, over its own stretch."""
-    found = [Column(10.0 * i, 10.0 * i + 10, Bar(f"{i}", 5.0 * i, 5.0 * i - 3, 5.0 * i + 3))
+    found = [ColumnBar(10.0 * i, 10.0 * i + 10, Bar(f"{i}", 5.0 * i, 5.0 * i - 3, 5.0 * i + 3))
              for i in range(5)]  # fmt: skip
     figure = drawn("k", "t", found, across="age", up="people", width=500.0)
     svg = page(figure)

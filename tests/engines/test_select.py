@@ -11,7 +11,7 @@ import pytest
 from helpers import checked, duckdb_engine, reference_engine, sums
 
 from sulq import Query
-from sulq.engines.select import Statement
+from sulq.engines.select import BatchSelect
 from sulq.open_database import encode
 
 SCHEMA = {
@@ -81,17 +81,17 @@ def plan(engine, sql):
 def test_no_row_is_left_out_by_a_private_predicate(engine, by):
     """It is no filter and no condition on a sum, in what the engine makes of it either."""
     (query,) = checked([Query(["income", "1"], by=by, where="age > 30")], engine)
-    statement = Statement(engine._writer, [query], engine._source)
+    statement = BatchSelect(engine._writer, [query], engine._source)
     assert "filter" not in plan(engine, statement.sql)
 
 
 def test_a_filter_would_be_seen(engine):
     """The same look finds a predicate that picks groups: the engine filters rows by it."""
     (query,) = checked([Query(["income"], by="city", where="age > 30")], engine)
-    written = Statement(engine._writer, [query], engine._source)
+    written = BatchSelect(engine._writer, [query], engine._source)
     assert "filter" in plan(engine, f"SELECT * FROM ({written.sql}) WHERE {written._gate} = 1")
     other = replace(query, where=None)
-    assert "filter" in plan(engine, Statement(engine._writer, [query, other], engine._source).sql)
+    assert "filter" in plan(engine, BatchSelect(engine._writer, [query, other], engine._source).sql)
 
 
 def scans(engine, monkeypatch, *queries):

@@ -18,7 +18,7 @@ from sulq.vertical.blocks import (
     freedom_of,
     together,
 )
-from sulq.vertical.common_people import People, Shared
+from sulq.vertical.common_people import People, SharedPeople
 from sulq.vertical.estimate import reach
 from sulq.vertical.joint import joint_of
 
@@ -97,7 +97,7 @@ def test_intervals_cover_as_often_as_they_say(delta):
     rng = np.random.default_rng(2)
     for seed in range(RUNS):
         sides = [sums_of(x.astype(float), BLOCKS, seed, NOISE, rng) for x in (a, b)]
-        found = joint_of(*sides, Shared(N, 0.0), ())
+        found = joint_of(*sides, SharedPeople(N, 0.0), ())
         made = {"delta": found.delta, "p_a": found.p_a, "both": found.probability("a and b"),
                 "odds": found.odds_ratio}  # fmt: skip
         for name, estimate in made.items():
@@ -130,7 +130,7 @@ def test_totals_are_as_exact_as_their_noise():
     """P[a] has the noise of B numbers and nothing of the luck of blocks."""
     a, b = properties(N)
     sides = [sums_of(x.astype(float), BLOCKS, 1) for x in (a, b)]
-    found = joint_of(*sides, Shared(N, 0.0), ())
+    found = joint_of(*sides, SharedPeople(N, 0.0), ())
     assert float(found.p_a) == pytest.approx(a.mean(), abs=1e-12)
     assert found.p_a.interval() == pytest.approx((a.mean(), a.mean()), abs=1e-12)
 

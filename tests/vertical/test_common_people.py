@@ -11,7 +11,7 @@ from vertical.data import BOOLEAN, database, properties, sums_of
 
 import sulq
 from sulq import vertical
-from sulq.vertical.common_people import Shared, counted_together
+from sulq.vertical.common_people import SharedPeople, counted_together
 from sulq.vertical.joint import joint_of
 
 N = 150
@@ -119,7 +119,7 @@ def overlapping(seed, noise=3.0, blocks=400, n=20_000):
     sides = [sums_of(x[k].astype(float), blocks, seed, noise, rng, k)
              for x, k in ((a, left), (b, right))]  # fmt: skip
     both = slice(n // 4, 3 * n // 4)
-    return joint_of(*sides, Shared(n / 2, 1.0), ()), a[both], b[both]
+    return joint_of(*sides, SharedPeople(n / 2, 1.0), ()), a[both], b[both]
 
 
 def test_overlap_intervals_cover():

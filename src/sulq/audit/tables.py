@@ -56,14 +56,14 @@ class Cells:
 
 
 @dataclass(frozen=True)
-class Table:
+class CountTable:
     """A question as it was asked, and each of its numbers as a combination of others."""
 
     checked: CheckedQuery
     numbers: tuple[tuple[Weights, ...], ...]  # cells x values
 
 
-def table_of(query: Query, schema: Schema, older: bool = False) -> Table:
+def table_of(query: Query, schema: Schema, older: bool = False) -> CountTable:
     """What a question of several numbers is made of; refused if no auditor can judge that."""
     query = _summed(query)
     checked = check(query, schema, *TERMS, older)
@@ -80,7 +80,7 @@ def table_of(query: Query, schema: Schema, older: bool = False) -> Table:
     for cell in itertools.product(*(range(len(axis.predicates)) for axis in axes)):
         ways = [axis.ways(c) for axis, c in zip(axes, cell, strict=True)]
         numbers.append(tuple(_number(bare, ways, value) for value in values))
-    return Table(checked, tuple(numbers))
+    return CountTable(checked, tuple(numbers))
 
 
 def _summed(query: Query) -> Query:
@@ -257,7 +257,7 @@ def _number(bare: Query, ways: Sequence[list[tuple[str, int]]], value: Sequence[
     return found
 
 
-def asked_in(tables: Sequence[Table]) -> Iterator[Query]:
+def asked_in(tables: Sequence[CountTable]) -> Iterator[Query]:
     """Every question of one number that the tables need, each once, in order."""
     every = (q for t in tables for row in t.numbers for number in row for q in number)
     yield from dict.fromkeys(every)
@@ -270,7 +270,7 @@ def asked_in(tables: Sequence[Table]) -> Iterator[Query]:
 class TableBundle(Bundle):
     """Questions of one number each, from which the numbers of the tables are read."""
 
-    tables: tuple[Table, ...] = ()
+    tables: tuple[CountTable, ...] = ()
     places: Mapping[Query, int] = field(default_factory=dict)  # of a question among the parts
 
     @property

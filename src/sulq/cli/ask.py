@@ -48,7 +48,7 @@ Rows = Annotated[
 
 
 @dataclass(frozen=True, slots=True)
-class Asked:
+class Asking:
     """A question: how it is asked of a database, and what is priced."""
 
     answer: Callable[[Database], Answer | Table]
@@ -57,26 +57,26 @@ class Asked:
     statement: Callable[[Database], str] | None = None  # where what is priced is more than asked
 
 
-def count(where: Where = None, error: Error = None, define: Define = None) -> Asked:
+def count(where: Where = None, error: Error = None, define: Define = None) -> Asking:
     """How many rows satisfy a predicate.
 
     Example: sulq count "age > 40 and smoker"
     """
     where = _written_out(where, define)
-    return Asked(
+    return Asking(
         lambda db: db.count(where, error=error), lambda db: _query("1", where=where, error=error)
     )
 
 
 def sum_(
     expression: Expression, where: WhereOption = None, error: Error = None, define: Define = None
-) -> Asked:
+) -> Asking:
     """The sum of an expression, in its own units.
 
     Example: sulq sum income --where "region = 'north'"
     """
     expression, where = _written_out(expression, define), _written_out(where, define)
-    return Asked(
+    return Asking(
         lambda db: db.sum(expression, where, error=error),
         lambda db: _query(expression, where=where, error=error),
     )
@@ -84,13 +84,13 @@ def sum_(
 
 def mean(
     expression: Expression, where: WhereOption = None, error: Error = None, define: Define = None
-) -> Asked:
+) -> Asking:
     """The mean of an expression.
 
     Example: sulq mean income --where smoker
     """
     expression, where = _written_out(expression, define), _written_out(where, define)
-    return Asked(
+    return Asking(
         lambda db: db.mean(expression, where, error=error),
         lambda db: db.mean_query(expression, where, None, error)[0],
         is_mean=True,
@@ -133,14 +133,14 @@ def _mean_statement(expression: str, where: str | None, table: str) -> str:
 def histogram(
     column: Column, bins: Bins = None, where: WhereOption = None, error: Error = None,
     define: Define = None,
-) -> Asked:  # fmt: skip
+) -> Asking:  # fmt: skip
     """Counts by a column's values, or by bins of its range.
 
     Example: sulq histogram age --bins 12 --plot ages.svg
     """
     edges = _bins(bins)
     column, where = _written_out(column, define), _written_out(where, define)
-    return Asked(
+    return Asking(
         lambda db: db.histogram(column, edges, where, error=error),
         lambda db: _query("1", by=db.histogram_axis(column, edges), where=where, error=error),
     )
@@ -148,7 +148,7 @@ def histogram(
 
 def crosstab(
     columns: Columns, where: WhereOption = None, error: Error = None, define: Define = None
-) -> Asked:
+) -> Asking:
     """Counts by every combination of several columns' values.
 
     Example: sulq crosstab region smoker
@@ -159,19 +159,19 @@ def crosstab(
         by = tuple(db.histogram_axis(c, None) for c in columns)
         return _query("1", by=by, where=where, error=error)
 
-    return Asked(lambda db: db.crosstab(columns, where, error=error), priced)
+    return Asking(lambda db: db.crosstab(columns, where, error=error), priced)
 
 
-def sql(statement: Statement, define: Define = None) -> Asked:
+def sql(statement: Statement, define: Define = None) -> Asking:
     """Answer one SELECT with counts, sums and means, by declared groups.
 
     Example: sulq sql "select region, avg(income) from people group by region"
     """
     statement = _written_out(statement, define)
-    return Asked(lambda db: db.sql(statement), lambda db: statement)
+    return Asking(lambda db: db.sql(statement), lambda db: statement)
 
 
-QUESTIONS: dict[str, tuple[Callable[..., Asked], str]] = {  # with the help of their prices
+QUESTIONS: dict[str, tuple[Callable[..., Asking], str]] = {  # with the help of their prices
     "count": (
         count, 'The price of a count.\n\nExample: sulq price count "age > 40" --error 500',
     ),
@@ -212,7 +212,7 @@ def add(app: typer.Typer, panel: str) -> None:
     app.add_typer(known, name="estimate", rich_help_panel=panel)
 
 
-def ask(settings: Settings, question: Asked, plot: Plot = None) -> Said:
+def ask(settings: Settings, question: Asking, plot: Plot = None) -> Said:
     """Ask, and say whether it was free."""
     from sulq import Picture
 
@@ -228,7 +228,7 @@ def ask(settings: Settings, question: Asked, plot: Plot = None) -> Said:
     return Said(answer.to_json() | {"free": free}, str(answer), notes=notes)
 
 
-def estimate_of(settings: Settings, question: Asked) -> Said:
+def estimate_of(settings: Settings, question: Asking) -> Said:
     """What stored answers say about a question. Nothing is spent, no row is read."""
     with looked_at(settings) as db:
         query = question.statement(db) if question.statement else question.priced(db)
@@ -236,7 +236,7 @@ def estimate_of(settings: Settings, question: Asked) -> Said:
     return Said(found.to_json() | {"free": True}, str(found))
 
 
-def price_of(settings: Settings, question: Asked) -> Said:
+def price_of(settings: Settings, question: Asking) -> Said:
     """What a question would cost, and how exact it would be. Nothing is spent."""
     with looked_at(settings) as db:
         query = question.priced(db)

@@ -140,7 +140,7 @@ def _server(folder: Path) -> str:
 
 
 def _go_on(folder: Path, db: Database, screen: Screen) -> None:
-    """Serve until stopped, and say how to ask."""
+    """Serve until it is shut down, and say how to ask."""
     wire = getattr(db, "_wire", None)
     if wire is None:
         return

@@ -96,7 +96,7 @@ def _show_stop(stop: dict[str, Any] | None) -> None:
     if stop is None:
         return
     note(
-        f"Stopped since {stop['time']}: a scan failed although its engine ({stop['engine']}) was "
+        f"Frozen since {stop['time']}: a scan failed although its engine ({stop['engine']}) was "
         f"there, with {stop['error']}. Nothing new is answered until you go on: sulq resume."
     )
     for question in stop["questions"]:
@@ -181,7 +181,7 @@ def refresh(
 
 
 def resume(settings: Settings, reason: Reason, yes: Yes = False, as_json: Json = False) -> Said:
-    """Go on after a scan failed and stopped the database. Logged.
+    """Go on after a scan failed and froze the database. Logged.
 
     Whether a scan fails may depend on rows: whoever asked has learned that this one did. Look at
     the question first, and repeat it on a copy of the rows.

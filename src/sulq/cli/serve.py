@@ -55,7 +55,7 @@ def serve(
     certificate: Certificate = None, private_key: PrivateKey = None, beyond_loopback: Beyond = None,
     postgres: Postgres = None,
 ) -> None:  # fmt: skip
-    """Serve a folder's datasets over HTTP until stopped.
+    """Serve a folder's datasets over HTTP until it is shut down.
 
     Listens on this machine only, unless there is TLS. The log goes to stderr, a line of JSON for
     each request, without values or secrets.

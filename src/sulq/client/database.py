@@ -276,7 +276,7 @@ class RemoteDatabase(Database):
 
     @property
     def frozen(self) -> Freeze | None:
-        """What failed and stopped it; only its owner's key is told more than when."""
+        """What failed and froze it; only its owner's key is told more than when."""
         found = self._wire.get(at(self.name))["frozen"]
         if found is None:
             return None
@@ -285,9 +285,9 @@ class RemoteDatabase(Database):
         return Freeze(said["number"], said["time"], asked, said["engine"], said["error"])
 
     def resume(self, reason: str) -> None:
-        """Go on after a scan failed and stopped it; for the owner."""
+        """Go on after a scan failed and froze it; for the owner."""
         if self.frozen is None:
-            raise Refused("resume: nothing is stopped here, so there is nothing to go on from.")
+            raise Refused("resume: nothing is frozen here, so there is nothing to go on from.")
         self._wire.send("PATCH", at(self.name), {"state": "open", "reason": reason})
 
     def as_analyst(self, name: str) -> Database:

@@ -39,7 +39,7 @@ Marks = Sequence[tuple[float, str]]
 
 
 @dataclass(frozen=True, slots=True)
-class Column:
+class ColumnBar:
     """A bar and the stretch of the axis that it stands on."""
 
     low: float
@@ -111,7 +111,7 @@ def _widened(pairs: Sequence[tuple[float, float]], days: bool) -> list[tuple[flo
 
 
 def columns(
-    key: str, title: str, found: Sequence[Column], *, marks: Marks = (), across: str = "",
+    key: str, title: str, found: Sequence[ColumnBar], *, marks: Marks = (), across: str = "",
     up: str = "", width: float = PAGE, height: float = 230.0, caption: str = "",
 ) -> Figure:  # fmt: skip
     """Columns from 0 on, each with its 95% interval, over an axis of numbers or over `marks`."""
@@ -171,7 +171,7 @@ def _mark(x: float, whole: str, said: list[str], bottom: float) -> Svg:
     return drawn if said[1] == whole else noted(whole, drawn)
 
 
-def _column(each: Column, x: Scale, y: Scale, top: float, bottom: float) -> Svg:
+def _column(each: ColumnBar, x: Scale, y: Scale, top: float, bottom: float) -> Svg:
     left, right = x.at(each.low), x.at(each.high)
     wide = right - left
     gap = min(wide * 0.08, 2.0)
@@ -192,20 +192,20 @@ def _column(each: Column, x: Scale, y: Scale, top: float, bottom: float) -> Svg:
     return noted(each.bar.words, hit, bar, drawn)
 
 
-def standing(found: Sequence[Bar], axis: Stretches) -> list[Column]:
+def standing(found: Sequence[Bar], axis: Stretches) -> list[ColumnBar]:
     """Bars as columns where their labels lie; '(other)' stands nowhere."""
     pairs = zip(found, axis.ends, strict=True)
-    return [Column(*ends, bar) for bar, ends in pairs if ends is not None]
+    return [ColumnBar(*ends, bar) for bar, ends in pairs if ends is not None]
 
 
-def over_names(found: Sequence[Bar]) -> tuple[list[Column], Marks]:
+def over_names(found: Sequence[Bar]) -> tuple[list[ColumnBar], Marks]:
     """Columns one after the other, each with its name below."""
-    placed = [Column(i + 0.1, i + 0.9, bar) for i, bar in enumerate(found)]
+    placed = [ColumnBar(i + 0.1, i + 0.9, bar) for i, bar in enumerate(found)]
     return placed, [(i + 0.5, bar.label) for i, bar in enumerate(found)]
 
 
 def line_over(
-    key: str, title: str, found: Sequence[Column], *, marks: Marks = (), across: str = "",
+    key: str, title: str, found: Sequence[ColumnBar], *, marks: Marks = (), across: str = "",
     up: str = "", width: float = PAGE, height: float = 230.0, caption: str = "",
 ) -> Figure:  # fmt: skip
     """The same as a line through the middles of its stretches, with a band for the intervals."""

@@ -40,7 +40,7 @@ from sulq.engines.failures import without_words
 from sulq.engines.people_rows import each_of_its_rows, kinds_of, people_select
 from sulq.engines.read_once import SEVERAL, ReadOnce, reads_again
 from sulq.engines.scan_progress import watched
-from sulq.engines.select import Row, Statement, needs_kernel
+from sulq.engines.select import BatchSelect, Row, needs_kernel
 from sulq.engines.sql_engine import SqlEngine
 from sulq.engines.store import StoreWriter, encode
 from sulq.engines.writer import TYPES, TooLong, Writer
@@ -327,7 +327,7 @@ class DuckDBEngine(SqlEngine):
         once = self._once
         if once is None or (len(queries) < SEVERAL and not reads_again(queries)):
             return super()._by_statement(queries)
-        statement = Statement(once, queries, once.over(self._source))
+        statement = BatchSelect(once, queries, once.over(self._source))
         return statement.matrices(self._ask(statement.sql))
 
     @contextmanager

@@ -28,7 +28,7 @@ MAX_UNFOLDED = 10_000  # parts of one row function, as a database may write them
 Row = tuple[Any, ...]
 
 
-class Statement:
+class BatchSelect:
     """The SELECT for a batch, and where each of its numbers belongs."""
 
     def __init__(self, writer: Writer, queries: Sequence[CheckedQuery], source: str) -> None:

@@ -10,7 +10,7 @@ from sulq.engines.base import Engine, Matrix, check_public
 from sulq.engines.cubes import Cubes, spare
 from sulq.engines.failures import ScanStopped, without_words
 from sulq.engines.people_rows import each_of_its_rows
-from sulq.engines.select import Row, Statement, needs_kernel
+from sulq.engines.select import BatchSelect, Row, needs_kernel
 from sulq.engines.text_values_found import Found, apart, statement
 from sulq.engines.writer import TooLong, Writer
 from sulq.errors import SchemaError
@@ -126,7 +126,7 @@ class SqlEngine(Engine):
         return self._by_statements(queries[:half]) + self._by_statements(queries[half:])
 
     def _by_statement(self, queries: Sequence[CheckedQuery]) -> list[Matrix]:
-        statement = Statement(self._writer, queries, self._source)
+        statement = BatchSelect(self._writer, queries, self._source)
         return statement.matrices(self._ask(statement.sql))
 
     def _ranked_by(self, stored: Mapping[str, str]) -> tuple[str, str]:

@@ -1,7 +1,7 @@
 """A scan failed although its engine was there: from that entry on nothing new is paid or kept.
 
-The stop is an entry of the chain, so that every process that shares the ledger sees it and opening
-it again does not clear it. Only the owner's `resume` does, which is an entry too.
+The freeze is an entry of the chain, so that every process that shares the ledger sees it and
+opening it again does not clear it. Only the owner's `resume` does, which is an entry too.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ def followed(
 
 
 def current(connection: Connection, seen: Head, head: Head, known: Freeze | None) -> Freeze | None:
-    """Is it stopped at `head`, if at `seen` it was as `known` says?"""
+    """Is it frozen at `head`, if at `seen` it was as `known` says?"""
     if head.number == seen.number:
         return known
     row = connection.execute(_newest, {"seen": seen.number}).fetchone()
@@ -51,7 +51,7 @@ def current(connection: Connection, seen: Head, head: Head, known: Freeze | None
 
 
 def freeze(page: Page, failed: Freeze) -> Freeze:
-    """Append the stop."""
+    """Append the freeze."""
     body = asdict(failed) | {"questions": failed.questions[:MAX_QUESTIONS]}
     del body["number"]
     return replace(failed, number=page.append(FREEZE, body))
@@ -60,7 +60,7 @@ def freeze(page: Page, failed: Freeze) -> Freeze:
 def resume(page: Page, known: Freeze | None, reason: Any) -> int:
     """Append the owner's decision to go on; give its entry."""
     if known is None:
-        raise Refused("resume: nothing is stopped here, so there is nothing to go on from.")
+        raise Refused("resume: nothing is frozen here, so there is nothing to go on from.")
     if not isinstance(reason, str) or not 0 < len(reason.strip()) <= MAX_REASON:
         raise Refused(
             f"reason: say why it may go on, in at most {MAX_REASON:,} letters; it stays in the "
@@ -72,7 +72,7 @@ def resume(page: Page, known: Freeze | None, reason: Any) -> int:
 def refusal(name: str, known: Freeze) -> Frozen:
     """Why a new question is not answered. It depends on the ledger only."""
     return Frozen(
-        f"{name!r} is stopped since {known.time}: a scan failed although its engine was there, and "
+        f"{name!r} is frozen since {known.time}: a scan failed although its engine was there, and "
         "whether one fails may depend on rows. Nothing was charged.\nStored answers stay free. "
         "For new ones its owner looks at what failed and goes on: db.resume(reason), or "
         "`sulq resume`."
@@ -80,9 +80,9 @@ def refusal(name: str, known: Freeze) -> Frozen:
 
 
 def withheld(name: str) -> EngineFailed:
-    """What everyone hears who had paid when it stopped, whether or not their own scan failed."""
+    """What everyone hears who had paid when it froze, whether or not their own scan failed."""
     return EngineFailed(
-        f"{name!r} stopped while this was being answered: a scan failed although its engine was "
+        f"{name!r} froze while this was being answered: a scan failed although its engine was "
         "there, and whether one fails may depend on rows. The charge stands.\nOnce its owner goes "
         "on, asking the same question again does not pay again."
     )

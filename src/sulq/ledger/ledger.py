@@ -160,7 +160,7 @@ class Ledger(Book, History):
             self._group.close()
 
     def _look(self, connection: Connection, head: Head) -> None:
-        """See whether others stopped it, or took it into a group."""
+        """See whether others froze it, or took it into a group."""
         self._freeze = current(connection, self._seen, head, self._freeze)
         if self._group is None and head.number != self._seen.number:
             self._joined = self._joined or joined_since(connection, self._seen.number)
@@ -344,13 +344,13 @@ class Ledger(Book, History):
                 )
         return kept, waiting
 
-    # -- stopping after a failure --
+    # -- frozen after a failure --
 
     @patient
     def freeze(self, questions: Sequence[str], engine: str, error: str) -> None:
-        """Stop: nothing new is paid or kept until `resume`, whoever shares the ledger."""
+        """Freeze: nothing new is paid or kept until `resume`, whoever shares the ledger."""
         with self._disk.lock:
-            if self._freeze is None:  # stopped here, even if the entry cannot be written
+            if self._freeze is None:  # frozen here, even if the entry cannot be written
                 self._freeze = Freeze(-1, now(), tuple(questions), engine, error)
         with self._writing() as page:
             if self._freeze is None or self._freeze.number >= 0:
@@ -360,7 +360,7 @@ class Ledger(Book, History):
 
     @plainly()
     def resume(self, reason: str) -> int:
-        """Go on after a stop: logged; give the entry."""
+        """Go on after a freeze: logged; give the entry."""
         with self._writing() as page:
             number = resume(page, self._freeze, reason)
         self._freeze = None
@@ -368,17 +368,17 @@ class Ledger(Book, History):
 
     @patient
     def frozen(self) -> Freeze | None:
-        """What stopped it, if it is stopped."""
+        """What froze it, if it is frozen."""
         with self._disk.lock, self._reading() as connection:
             return current(connection, self._seen, read_head(connection), self._freeze)
 
-    def stopped(self, *, paid: bool) -> SulqError:
-        """What to say of a question that was being answered when it stopped."""
+    def frozen_meanwhile(self, *, paid: bool) -> SulqError:
+        """What to say of a question that was being answered when it froze."""
         known = self._freeze
         return refusal(self.name, known) if known and not paid else withheld(self.name)
 
     def check_going(self) -> None:
-        """Raise if it is stopped."""
+        """Raise if it is frozen."""
         found = self.frozen()
         if found is not None:
             raise refusal(self.name, found)

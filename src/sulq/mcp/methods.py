@@ -27,7 +27,7 @@ INSTRUCTIONS = (
     "is never refilled. Look at schema, rehearse the statement, look at price, then ask with its "
     "price_token. Give each number with its interval. What was asked before is free."
 )
-STOPPED = "this dataset cannot be used until its owner has looked at it."
+BLOCKED = "this dataset cannot be used until its owner has looked at it."
 UNEXPECTED = (
     "it failed. Whether a charge was made is in history; asking the same again does not pay again."
 )
@@ -102,5 +102,5 @@ def heard(error: SulqError) -> str:
     """What an agent hears: what is about its question, never places or damage."""
     owners = isinstance(error, SourceChanged | SchemaError) or error.names_place
     if owners or not isinstance(error, Refused | EngineFailed):
-        return STOPPED
+        return BLOCKED
     return str(error)

@@ -131,7 +131,7 @@ class Question:
 
 
 @dataclass(frozen=True, slots=True)
-class Plan:
+class BatchPlan:
     """Queries that are asked as one: the private part of them all, and what is public."""
 
     public: tuple[tuple[bool, ...], ...]  # of each query, which of its numbers are; (): none
@@ -165,11 +165,11 @@ class SharedPlan:
     """One plan for many queries: how their answers are read off its own, and how exact (95%)."""
 
     read_off: ReadOff
-    plan: Plan
+    plan: BatchPlan
     half_widths: tuple[float, ...]
 
 
-def listed(plans: list[Plan], shared: SharedPlan | None) -> Question:
+def listed(plans: list[BatchPlan], shared: SharedPlan | None) -> Question:
     """A list of queries, each a question of its own, or the private ones from one shared plan."""
     bought = plans if shared is None else [shared.plan]
     bundles = tuple(p.bundle for p in bought if p.bundle)

@@ -120,7 +120,7 @@ def _server(
 
 
 def serve(settings: Settings, bound: socket.socket, postgres: socket.socket | None = None) -> None:
-    """Serve until stopped. What is under way then is finished."""
+    """Serve until it is shut down. What is under way then is finished."""
     from sulq.server.connections import max_connections, open_files
     from sulq.server.services import logs
 

@@ -30,11 +30,11 @@ def serve_many(
     sockets = [one for one in (bound, postgres) if one is not None]
     for one in sockets:
         os.set_inheritable(one.fileno(), True)
-    stopping = threading.Event()
+    ended = threading.Event()
     for number in (signal.SIGTERM, signal.SIGINT):
-        signal.signal(number, lambda *_: stopping.set())
+        signal.signal(number, lambda *_: ended.set())
     workers = [_worker(settings, sockets) for _ in range(settings.workers)]
-    while not stopping.wait(PAUSE_SECONDS):
+    while not ended.wait(PAUSE_SECONDS):
         workers = [w if w.poll() is None else _worker(settings, sockets) for w in workers]
     for worker in workers:
         worker.terminate()

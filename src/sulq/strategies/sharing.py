@@ -52,7 +52,7 @@ Check = Callable[[Query], CheckedQuery]
 
 
 @dataclass(frozen=True)
-class Shared:
+class SharedCounts:
     """What to ask instead, and how to get the counts back."""
 
     query: Query
@@ -96,7 +96,7 @@ class Shared:
 def share(
     queries: list[CheckedQuery], schema: Schema, check: Check, price: Callable[[Query], int],
     guarantee: str,
-) -> Shared | None:  # fmt: skip
+) -> SharedCounts | None:  # fmt: skip
     """A cheaper way to ask these counts with the same mean error, if there is one to try."""
     if not may_be_shared(queries):
         return None
@@ -146,7 +146,7 @@ def distinct_columns(work: NDArray[np.bool_] | Array) -> tuple[Array, Whole]:
 def _made(
     patterns: Array, columns: Whole, by: tuple[str | Bins, ...], names: tuple[str, ...],
     in_pairs: bool,
-) -> Shared:  # fmt: skip
+) -> SharedCounts:  # fmt: skip
     """Combinations made for this batch."""
     matrix = best_matrix(patterns.T @ patterns, in_pairs)
     strategy = Strategy(matrix=tuple(map(tuple, matrix.tolist())), columns=columns.tolist())
@@ -156,7 +156,7 @@ def _made(
 
 def _by_widest(
     work: NDArray[np.bool_], names: tuple[str, ...], batch: Evaluator, schema: Schema, check: Check
-) -> Iterator[Shared]:
+) -> Iterator[SharedCounts]:
     """The cells by themselves, or what is made for the widest columns, within the others."""
     columns = [schema[n] for n in names]
     by = widest_last([_axis(c) for c in columns])
@@ -211,10 +211,10 @@ def _times(work: Array, inverse: Array) -> Array:
     return np.asarray(sparse.csr_array(steps) @ prefixes).reshape(*work.shape[:-1], -1)
 
 
-def _with_equal_error(query: Query, reach: Array, names: tuple[str, ...]) -> Shared:
+def _with_equal_error(query: Query, reach: Array, names: tuple[str, ...]) -> SharedCounts:
     """The same with the weight that makes the mean variance R."""
     weight = weight_of_equal_error(float((reach**2).sum(axis=1).mean()))
-    return Shared(replace(query, weights=(weight,)), reach, names)
+    return SharedCounts(replace(query, weights=(weight,)), reach, names)
 
 
 def weight_of_equal_error(mean: float) -> Fraction:

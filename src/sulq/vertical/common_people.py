@@ -43,7 +43,7 @@ class People:
 
 
 @dataclass(frozen=True, slots=True)
-class Shared:
+class SharedPeople:
     """How many people two databases share; std is 0 where they share all."""
 
     count: float
@@ -109,7 +109,7 @@ def people_of(dbs: Sequence[Any], seed: int, blocks: int) -> list[People]:
 
 def shared_by_all(
     dbs: Sequence[Any], people: Sequence[People], seed: int, overlap: bool = False
-) -> dict[frozenset[int], Shared]:
+) -> dict[frozenset[int], SharedPeople]:
     """How many people any two databases share, by their numbers.
 
     Refused unless it is all of them, or `overlap` was said.
@@ -122,10 +122,10 @@ def shared_by_all(
 
 def shared_by(
     a_db: sulq.Queryable, b_db: sulq.Queryable, a: People, b: People, seed: int, overlap: bool
-) -> Shared:
+) -> SharedPeople:
     """How many people two databases share."""
     if _alike(a_db, b_db, a, b, seed):
-        return Shared(a.count, 0.0)
+        return SharedPeople(a.count, 0.0)
     shared = counted_together(a_db, b_db, seed)
     about = (
         f"{named(a_db, 0)} has {a.count:,.0f} keys and {named(b_db, 1)} {b.count:,.0f}; about "
@@ -152,7 +152,7 @@ def _alike(a_db: sulq.Queryable, b_db: sulq.Queryable, a: People, b: People, see
     return bool(a_db.sizes(rows) == b_db.sizes(rows))
 
 
-def counted_together(a_db: sulq.Queryable, b_db: sulq.Queryable, seed: int) -> Shared:
+def counted_together(a_db: sulq.Queryable, b_db: sulq.Queryable, seed: int) -> SharedPeople:
     """The number of shared keys, from the sizes of fine blocks under several seeds."""
     blocks = fine_blocks(a_db, b_db)
     looks = []
@@ -163,7 +163,7 @@ def counted_together(a_db: sulq.Queryable, b_db: sulq.Queryable, seed: int) -> S
     smaller = min(a_db.rows, b_db.rows)
     # What the sum of products over independent blocks varies by: (n_a n_b + m^2) / B.
     variance = (a_db.rows * b_db.rows + max(count, 0.0) ** 2) / blocks / LOOKS
-    return Shared(min(count, float(smaller)), math.sqrt(variance))
+    return SharedPeople(min(count, float(smaller)), math.sqrt(variance))
 
 
 def fine_blocks(a_db: sulq.Queryable, b_db: sulq.Queryable) -> int:

@@ -16,7 +16,7 @@ import numpy as np
 import sulq
 from sulq.expressions.parse import shorten
 from sulq.vertical.blocks import HALF_WIDTH, BlockSums, freedom_of
-from sulq.vertical.common_people import People, Shared
+from sulq.vertical.common_people import People, SharedPeople
 from sulq.vertical.estimate import Array, Estimate, quotient, reach, smooth
 from sulq.vertical.truth import truth_table
 
@@ -242,7 +242,9 @@ def receipt(price: Sequence[sulq.Price], note: str = "") -> str:
 # --- from block sums ----------------------------------------------------------------------
 
 
-def joint_of(a: BlockSums, b: BlockSums, shared: Shared, price: tuple[sulq.Price, ...]) -> Joint:
+def joint_of(
+    a: BlockSums, b: BlockSums, shared: SharedPeople, price: tuple[sulq.Price, ...]
+) -> Joint:
     """Two probabilities and a covariance, on everybody or on those in both databases."""
     blocks = len(a.sums)
     x, y = a.centred[:, 0], b.centred[:, 0]
@@ -272,7 +274,7 @@ def tilted(other: People, own: People, m: float) -> Array:
     return np.asarray(other.uneven - m / max(own.count, 1.0) * own.uneven)
 
 
-def note_of(shared: Shared) -> str:
+def note_of(shared: SharedPeople) -> str:
     """What the estimate is about, where that is not everybody."""
     if shared.whole:
         return ""

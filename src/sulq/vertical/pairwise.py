@@ -12,7 +12,7 @@ import numpy as np
 import sulq
 from sulq.expressions.parse import shorten
 from sulq.vertical.blocks import BlockSums, added_up, block_sums, freedom_of, laid_out, spread_of
-from sulq.vertical.common_people import Shared, check_keys, one_database, shared_by_all
+from sulq.vertical.common_people import SharedPeople, check_keys, one_database, shared_by_all
 from sulq.vertical.estimate import Array, Estimate, quotient, smooth
 from sulq.vertical.joint import Implication, Joint, joint_of, receipt
 from sulq.vertical.plan import Part, Plan, checked_expected, checked_sides, parts_of, same_answers
@@ -30,7 +30,7 @@ class Pairwise:
     properties: tuple[str, ...]
     owners: tuple[int, ...]  # which database each property is in
     sums: tuple[BlockSums, ...]
-    shared: dict[frozenset[int], Shared]  # how many people two databases share
+    shared: dict[frozenset[int], SharedPeople]  # how many people two databases share
     price: tuple[sulq.Price, ...]  # one for each database
 
     def joint(self, i: int, j: int) -> Joint:

@@ -284,14 +284,17 @@ def test_what_cannot_be_asked_says_why(visit, instance, fields, said):
 
 def test_guided_values_stay_values(visit, instance):
     """Whatever is typed as a value is a value in the question, never a part of it."""
-    from sulq.server.console.question_form import Asked
+    from sulq.server.console.question_form import FilledForm
     from sulq.values.schema import Schema
 
     bob = visit("bob")
     for value in ("rome", "rome' or '1'='1", "'; drop table people; --", '" or ""="'):
         fields = {"kind": "count", "c0": "city", "o0": "eq", "v0": value}
         where = '"city" = \'' + value.replace("'", "''") + "'"
-        assert Asked(tuple(fields.items())).where(Schema.load({"city": {"type": "text"}})) == where
+        assert (
+            FilledForm(tuple(fields.items())).where(Schema.load({"city": {"type": "text"}}))
+            == where
+        )
         if value == "rome":
             found = bob.get(paid(bob, fields))
             assert eval(re.search(r"db\.count\(where=(.*)\)\)\n", html_of(found))[1]) == where
@@ -309,7 +312,7 @@ def html_of(reply):
 
 def test_numbers_dates_and_missing_values_in_conditions():
     """Each type of column writes its values its own way."""
-    from sulq.server.console.question_form import Asked, written
+    from sulq.server.console.question_form import FilledForm, written
     from sulq.values.schema import Schema
 
     schema = Schema.load(
@@ -320,8 +323,9 @@ def test_numbers_dates_and_missing_values_in_conditions():
     assert written(schema.get("d"), "2026-01-31") == "date '2026-01-31'"
     assert written(schema.get("s"), "No") == "false"
     assert written(schema.get("t"), "O'Hara") == "'O''Hara'"
-    asked = Asked((("kind", "count"), ("c0", 'o"dd'), ("o0", "known"), ("c1", "d"), ("o1", "lt"),
-                   ("v1", "2026-02-01")))  # fmt: skip
+    fields = {"kind": "count", "c0": 'o"dd', "o0": "known", "c1": "d", "o1": "lt",
+              "v1": "2026-02-01"}  # fmt: skip
+    asked = FilledForm(tuple(fields.items()))
     assert asked.where(schema) == '"o""dd" is not null and "d" < date \'2026-02-01\''
     for bad in ("nan", "inf", "1e999", "1_0", "0x10", "²", ""):
         with pytest.raises(Exception, match="want a number"):
@@ -351,7 +355,7 @@ def test_an_answer_comes_as_csv_json_and_python(visit, instance):
 def test_python_of_every_kind_asks_the_same(instance):
     """What the page shows as Python is the question that was paid: asked again, it is free."""
     import sulq
-    from sulq.server.console.question_form import Asked
+    from sulq.server.console.question_form import FilledForm
 
     db = sulq.connect(instance.url, instance.keys["bob"], "people")
     kinds = (
@@ -364,7 +368,7 @@ def test_python_of_every_kind_asks_the_same(instance):
         {"kind": "crosstab", "column": "city", "other": "secret"},
     )
     for fields in kinds:
-        asked = Asked(tuple(fields.items()))
+        asked = FilledForm(tuple(fields.items()))
         db.answer(db.question(asked.question(db)))
         before = db.budget.spent
         code = asked.python(instance.url, "people", db.schema)
@@ -483,10 +487,10 @@ def test_each_question_stands_once_and_steps_of_models_are_folded():
     """What was asked in the console is not listed again as a charge; the rest once."""
     from sulq.server.console.dataset_pages import folded, once
     from sulq.server.console.model_jobs import Job
-    from sulq.server.console.question_form import Asked
+    from sulq.server.console.question_form import FilledForm
     from sulq.server.console.saved_results import Kept
 
-    asked = [Asked((("kind", "count"), ("c0", name))) for name in ("x", "x", "y")]
+    asked = [FilledForm((("kind", "count"), ("c0", name))) for name in ("x", "x", "y")]
     kept = [Kept(str(i), "t", each, {}) for i, each in enumerate(asked)]
     assert [(k.id, often) for k, often in once(kept)] == [("0", 2), ("2", 1)]
     job = Job("j", "2026-01-02", None, "ready", 1, 1, None, {}, "2026-01-04")
@@ -595,7 +599,7 @@ def test_a_failing_server_says_so_and_no_more(visit, instance, monkeypatch):
 
 
 def test_changed_rows_stop_a_dataset_and_the_pages_say_so(tmp_path):
-    """The analyst hears that it is stopped, the owner why; old answers stay."""
+    """The analyst hears that it is blocked, the owner why; old answers stay."""
     from attacks.harness import people as table
     from server.console.page_client import PageClient
     from server.instance import made, rows
@@ -610,8 +614,8 @@ def test_changed_rows_stop_a_dataset_and_the_pages_say_so(tmp_path):
         for path in (D, f"{D}/ask"):
             found = bob.get(path)
             assert found.status == 409
-            assert "stopped until its owner has looked at it" in plain(found)
-        assert "stopped until its owner has looked at it" in plain(bob.get("/console/"))
+            assert "blocked until its owner has looked at it" in plain(found)
+        assert "blocked until its owner has looked at it" in plain(bob.get("/console/"))
         assert bob.get(f"{place}/csv").status == 200
 
 

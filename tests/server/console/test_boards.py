@@ -191,12 +191,12 @@ def body_with(rows, numbers):
 def test_large_answers_and_boards_of_them_stay_light(visit, instance, rows, numbers):
     """At most 200 KB with stylesheet and script; what is left out is said."""
     from sulq.server.console.pages import _statics
-    from sulq.server.console.question_form import Asked
+    from sulq.server.console.question_form import FilledForm
     from sulq.server.console.saved_results import SavedResults
     from sulq.server.services.boards import Item
 
     bob, assets = visit("bob"), sum(len(x) for x in _statics().values())
-    asked = Asked((("kind", "sql"), ("sql", "select age from people")))
+    asked = FilledForm((("kind", "sql"), ("sql", "select age from people")))
     with instance.services() as services:
         who = services.access.principal(f"Bearer {instance.keys['bob']}")
         record = services.access.dataset(who, "people")

@@ -8,7 +8,7 @@ from server.console.page_client import hidden, plain, text
 from server.console.test_analyst import D, paid, priced, spent, sql
 
 from sulq.server.console.definitions import in_the_box, pointed_at, written_out
-from sulq.server.console.question_form import Asked
+from sulq.server.console.question_form import FilledForm
 from sulq.server.console.titles import title_of
 
 DEFINE = "LIMIT = {}\n\ndef older(age, by=0):\n    return age >= LIMIT + by\n"
@@ -123,7 +123,7 @@ def test_functions_are_read_by_the_route_first(visit, monkeypatch):
     def unread(self, db):
         raise AssertionError("read outside the meter")
 
-    monkeypatch.setattr(Asked, "question", unread)
+    monkeypatch.setattr(FilledForm, "question", unread)
     fields = sql("select avg(f(age)) from people") | {"define": "def f(age):\n    return open(age)"}
     assert "Functions, line 2" in visit("bob").post(f"{D}/price", fields).json["problem"]
 

@@ -324,7 +324,7 @@ def test_a_model_of_a_frozen_dataset_is_not_learned_and_costs_nothing(instance):
 
 
 def test_a_server_that_stopped_says_so(tmp_path):
-    """A model that was on its way when the server stopped is not on its way for ever."""
+    """A model that was on its way when the server ended is not on its way for ever."""
     instance = made(tmp_path / "instance")
     with instance.services() as services, services.registry.writing() as run:
         run(
@@ -337,4 +337,4 @@ def test_a_server_that_stopped_says_so(tmp_path):
         )  # fmt: skip
     with instance.serving():
         found = PageClient(instance, "bob").get(f"{M}/{'a' * 32}")
-        assert "The server stopped before this was learned" in plain(found)
+        assert "The server ended before this was learned" in plain(found)

@@ -263,7 +263,7 @@ def test_whoever_sits_at_the_server_gets_a_link(tmp_path):
     assert entrance(folder) is None
 
 
-# ---- stopped, spent, many ----------------------------------------------------------------------
+# ---- blocked, spent, many ----------------------------------------------------------------------
 
 
 def test_changed_rows_stop_it_and_the_page_says_what_to_do(tmp_path):

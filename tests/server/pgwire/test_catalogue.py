@@ -9,11 +9,11 @@ from server.pgwire.wired import wired
 
 from sulq.server.pgwire import catalogue
 from sulq.server.pgwire.catalogue import Catalogue, Offered, Unanswerable
-from sulq.server.pgwire.catalogue_sql import Facts, NoSuch, NotSql, parsed, written
+from sulq.server.pgwire.catalogue_sql import NoSuch, NotSql, SessionFacts, parsed, written
 from sulq.values.schema import Schema
 
 SCHEMA = Schema.load({"columns": {"age": {"type": "integer", "low": 0, "high": 120}}})
-FACTS = Facts("me", "sulq", 7, "PostgreSQL 15.0", {}.get, lambda name, value: value)
+FACTS = SessionFacts("me", "sulq", 7, "PostgreSQL 15.0", {}.get, lambda name, value: value)
 
 
 @pytest.fixture(scope="module")

@@ -261,7 +261,7 @@ def test_an_override_begins_anew_and_is_shown_for_good(instance):
 
 
 def test_changed_rows_stop_the_dataset_until_the_owner_refreshes(instance):
-    """Analysts hear that it is stopped, owners why; a refresh keeps what was spent."""
+    """Analysts hear that it is blocked, owners why; a refresh keeps what was spent."""
     instance.ask("secret", "anna")
     pq.write_table(replaced(people(), 3, age=1), instance.folder / "data" / "people.parquet")
     reply = instance.ask("age > 3", "bob")
@@ -425,7 +425,7 @@ def test_going_backwards_is_noticed(tmp_path):
         reply = served.ask("secret")
         assert (reply.status, reply.error) == (503, "LedgerDamaged")
         assert reply.json["error"]["charged"] is None
-        assert b"stopped" in reply.body
+        assert b"blocked" in reply.body
 
 
 def test_a_missing_ledger_is_restored_if_the_backup_is_the_newest(tmp_path):

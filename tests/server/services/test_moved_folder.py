@@ -25,7 +25,7 @@ from sulq.server.services.folder import backup, restore
 D = "/v1/datasets/people"
 T = 100
 SPENT = 3  # queries before anything happens to the folder
-STOPPED = (503, "LedgerDamaged")
+BLOCKED = (503, "LedgerDamaged")
 
 
 @pytest.fixture(scope="module")
@@ -153,7 +153,7 @@ WAYS = {  # what happened -> what the next question comes to
     moved_twice: SPENT + 1,  # the same question again is free
     moved_deeper: SPENT + 1,
     moved_by_a_link: SPENT + 1,
-    copied: STOPPED,
+    copied: BLOCKED,
     copied_and_gone: SPENT + 1,
     copied_and_the_first_goes_on: SPENT + 1,
     restored: SPENT,  # the question after the backup is forgotten, as the docs say
@@ -240,14 +240,14 @@ def with_an_older_registry(instance, tmp_path):
 
 
 LOSSES = {
-    without_its_ledger: STOPPED,
-    without_ledgers: STOPPED,
-    with_empty_ledgers: STOPPED,
-    without_a_seal: STOPPED,
-    without_a_secret: STOPPED,
-    without_a_mark: STOPPED,
-    with_an_older_ledger: STOPPED,
-    with_older_ledgers_and_seal: STOPPED,
+    without_its_ledger: BLOCKED,
+    without_ledgers: BLOCKED,
+    with_empty_ledgers: BLOCKED,
+    without_a_seal: BLOCKED,
+    without_a_secret: BLOCKED,
+    without_a_mark: BLOCKED,
+    with_an_older_ledger: BLOCKED,
+    with_older_ledgers_and_seal: BLOCKED,
     with_an_older_registry: SPENT + 1,
 }
 
@@ -255,11 +255,11 @@ LOSSES = {
 @pytest.mark.parametrize("elsewhere", [False, True])
 @pytest.mark.parametrize("loss", LOSSES, ids=lambda loss: loss.__name__)
 def test_what_is_lost_is_noticed(instance, tmp_path, loss, elsewhere):
-    """Where it was, and moved to another path: stopped, and the owner hears how to mend it."""
+    """Where it was, and moved to another path: blocked, and the owner hears how to mend it."""
     loss(instance, tmp_path)
     here = moved(instance, tmp_path) if elsewhere else instance
     assert asked(here) == LOSSES[loss]
-    if LOSSES[loss] == STOPPED:
+    if LOSSES[loss] == BLOCKED:
         assert "estore" in told(here) or "Put it back" in told(here)
 
 
@@ -273,7 +273,7 @@ def test_the_rows_do_not_begin_again_under_another_name(instance, tmp_path, loss
         served.call("DELETE", D, None, "anna")
         new = {"name": "again", "source": "people.parquet", "schema": SCHEMA} | PROMISE
         reply = served.call("POST", "/v1/datasets", new, "anna")
-        assert (reply.status, reply.error) == STOPPED
+        assert (reply.status, reply.error) == BLOCKED
 
 
 def test_without_its_registry_a_folder_is_not_served_and_not_begun_anew(instance, tmp_path):
@@ -293,7 +293,7 @@ def test_what_is_lost_is_put_back_as_far_as_the_backup_is_not_older(instance, tm
     """The seal of a backup fits a newer ledger; an older ledger under a newer registry does not."""
     loss(instance, tmp_path)
     restore(tmp_path / "copy", instance.folder, "lost")
-    assert asked(instance) == (SPENT + 1 if loss is without_a_seal else STOPPED)
+    assert asked(instance) == (SPENT + 1 if loss is without_a_seal else BLOCKED)
 
 
 # ---- folders of before ----------------------------------------------------------------------
@@ -335,7 +335,7 @@ def test_a_folder_of_before_goes_on(instance, tmp_path, way):
     here = instance if way is None else way(instance, tmp_path)
     expected = SPENT + 1 if way is None else WAYS[way]
     assert asked(here) == expected
-    if expected != STOPPED:
+    if expected != BLOCKED:
         assert written(here) == RELATIVE
 
 

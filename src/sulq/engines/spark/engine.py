@@ -23,7 +23,7 @@ from sulq.engines.base import Matrix
 from sulq.engines.cubes import Cubes
 from sulq.engines.failures import ScanFailed, ScanStopped, without_words
 from sulq.engines.people_rows import kinds_of, people_select
-from sulq.engines.select import Row, Statement
+from sulq.engines.select import BatchSelect, Row
 from sulq.engines.spark.executor import (
     SUMS,
     VERSION,
@@ -277,7 +277,7 @@ class SparkEngine(SqlEngine):
         """One way to group that is finer than all, where there is one; Spark is quicker by it."""
         axes = finest(queries)
         fine = queries if axes is None else [replace(q, axes=axes) for q in queries]
-        statement = Statement(self._writer, fine, self._source)
+        statement = BatchSelect(self._writer, fine, self._source)
         if len(statement.sql) > MAX_SQL:
             raise TooLong
         found = statement.matrices(self._ask(statement.sql))

@@ -5,8 +5,8 @@ from __future__ import annotations
 from fastapi import Response
 
 from sulq.errors import NotPermitted
-from sulq.server.api import bodies as models
 from sulq.server.api import replies
+from sulq.server.api import request_bodies as models
 from sulq.server.api.dependencies import Anyone, Routes, WholeOwner, reply
 from sulq.server.services.people import Key
 

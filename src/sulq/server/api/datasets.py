@@ -17,8 +17,8 @@ from sulq.database import Database
 from sulq.errors import MICRO
 from sulq.open_database import AUDITED
 from sulq.report import stop_in
-from sulq.server.api import bodies as models
 from sulq.server.api import replies
+from sulq.server.api import request_bodies as models
 from sulq.server.api.dependencies import (
     ADataset,
     Anyone,

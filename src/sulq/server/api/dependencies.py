@@ -17,7 +17,7 @@ from fastapi.routing import APIRoute
 
 from sulq.database import Database
 from sulq.errors import QueryNotAllowed, SchemaError
-from sulq.server.api.bodies import Body, ErrorReply
+from sulq.server.api.request_bodies import Body, ErrorReply
 from sulq.server.gate import OPEN, RequestContext
 from sulq.server.services.access import Principal, Record
 from sulq.server.services.context import Services
@@ -41,7 +41,7 @@ _WORDS = {
     429: "Too many requests.",
     400: "The body is not JSON as wanted here.",
     500: "Failed; `charged` says whether it was paid.",
-    503: "Stopped, or too busy.",
+    503: "Frozen, blocked or too busy.",
 }
 
 

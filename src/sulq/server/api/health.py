@@ -31,7 +31,7 @@ async def ready(request: Request) -> Response:
     """For whoever spreads questions over several servers. Needs no key; also at `/ready`.
 
     503 until every dataset was opened, while the registry, a ledger or a source cannot be reached,
-    and when the server stops. What is missing is in its log.
+    and when the server shuts down. What is missing is in its log.
     """
     if request.app.state.services.readiness.ready:
         return reply({"status": "ready"})

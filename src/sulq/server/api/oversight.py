@@ -8,9 +8,9 @@ from fastapi import Query as Parameter
 from fastapi import Request, Response
 from pydantic import Field
 
-from sulq.server.api.bodies import Body
 from sulq.server.api.dependencies import Routes, WholeOwner, reply
 from sulq.server.api.replies import Reply, Time, holding
+from sulq.server.api.request_bodies import Body
 from sulq.server.services.context import Services
 from sulq.server.services.institution import no_institution
 

@@ -13,8 +13,8 @@ from sulq.data_check import check_data
 from sulq.errors import LimitReached
 from sulq.report import markdown
 from sulq.report import report as full_report
-from sulq.server.api import bodies as models
 from sulq.server.api import replies
+from sulq.server.api import request_bodies as models
 from sulq.server.api.dependencies import (
     Caller,
     OwnDataset,

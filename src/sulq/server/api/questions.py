@@ -16,8 +16,8 @@ from sulq.expressions.program import received
 from sulq.expressions.row_function import expand, row_functions
 from sulq.questions.defined_columns import all_written_out
 from sulq.questions.question import Question
-from sulq.server.api import bodies as models
 from sulq.server.api import replies
+from sulq.server.api import request_bodies as models
 from sulq.server.api.dependencies import (
     ADataset,
     DatasetCaller,

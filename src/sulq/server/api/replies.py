@@ -134,7 +134,7 @@ class DatasetReply(Reply):
     state: State
     description: str = Field(examples=["A survey of 2026."])
     created: Time
-    frozen: dict[str, Any] | None = Field(description="When and why a scan stopped it.")
+    frozen: dict[str, Any] | None = Field(description="When and why a scan froze it.")
     rows: int = Field(examples=[200])
     periods: list[Any] | None = Field(
         description="Those that have rows, where they arrive by periods.", examples=[["2026-01"]]

@@ -30,7 +30,7 @@ session it is, through the same gate, limits and rights as a request from outsid
     multipart.py        a form with a file in it, read as it arrives
     schema_form.py      a schema as one fills it in
     schema_view.py      which of many columns are shown, and one change for several of them
-    plan.py             epsilon, delta, T and n move, and the error of typical questions follows
+    promise_plan.py     epsilon, delta, T and n move, and the error of typical questions follows
     owner_pages.py      what an owner decides about one dataset
     people_pages.py     analysts, their datasets and keys
     account_pages.py    one's own account; keys shown once, replaced, revoked

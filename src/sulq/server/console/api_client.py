@@ -23,7 +23,7 @@ from sulq.server.services.access import Principal
 from sulq.server.services.responses import JSON
 
 BASE = "http://this-server"  # never looked up: nothing leaves this process
-LONGEST_SECONDS = 600.0  # more than any question waits and takes, but for a server that stops
+LONGEST_SECONDS = 600.0  # more than any question waits and takes, but for a server that shuts down
 RETRY_SECONDS = 30.0
 
 # httpx imports sniffio for every request, to ask it for trio. Where there is none, Python looks
@@ -84,6 +84,6 @@ class _LoopTransport(httpx.BaseTransport):
         try:
             response = coming.result(LONGEST_SECONDS)
         except TimeoutError:
-            raise httpx.ReadTimeout("the server is stopping", request=request) from None
+            raise httpx.ReadTimeout("the server is shutting down", request=request) from None
         stream = httpx.ByteStream(response.content)
         return httpx.Response(response.status_code, headers=response.headers, stream=stream)

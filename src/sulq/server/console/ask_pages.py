@@ -18,7 +18,7 @@ from starlette.responses import JSONResponse, Response
 from sulq.client.database import RemoteDatabase
 from sulq.client.wire import at
 from sulq.errors import Late, NotFound, QueryNotAllowed, SulqError, in_queries
-from sulq.server.console.dataset_pages import Facts, facts_of
+from sulq.server.console.dataset_pages import DatasetFacts, facts_of
 from sulq.server.console.definitions import in_the_box, pointed_at
 from sulq.server.console.pages import with_headers
 from sulq.server.console.question_form import (
@@ -26,7 +26,7 @@ from sulq.server.console.question_form import (
     KINDS,
     TESTS,
     WORDS,
-    Asked,
+    FilledForm,
     countable,
     examples,
     groupable,
@@ -49,7 +49,7 @@ D = "/datasets/{name}"
 
 
 @dataclass(frozen=True, slots=True)
-class Preview:
+class PricedForm:
     """What a question will cost and how close its answer will be."""
 
     price_micro: int
@@ -82,7 +82,7 @@ async def ask(here: PageContext) -> Response:
 async def guided(here: PageContext) -> Response:
     """Forms for those who do not write SQL."""
     kind = here.said.get("kind")
-    asked = Asked((("kind", kind if kind in KINDS[1:] else "count"),))
+    asked = FilledForm((("kind", kind if kind in KINDS[1:] else "count"),))
     return _form(here, await facts_of(here), asked)
 
 
@@ -92,9 +92,9 @@ async def rehearse(here: PageContext) -> Response:
     return _form(here, await facts_of(here), _begun(here), tab="rehearse")
 
 
-def _begun(here: PageContext) -> Asked:
+def _begun(here: PageContext) -> FilledForm:
     """What an address fills in: a SELECT, and functions beside it."""
-    return Asked((("kind", "sql"), *((n, here.said.raw(n)) for n in ("sql", "define"))))
+    return FilledForm((("kind", "sql"), *((n, here.said.raw(n)) for n in ("sql", "define"))))
 
 
 @dataclass(frozen=True, slots=True)
@@ -113,8 +113,8 @@ class Result:
 
 
 def _form(
-    here: PageContext, facts: Facts, asked: Asked, problem: SulqError | None = None, *,
-    preview: Preview | None = None, changed: bool = False, tab: str = "",
+    here: PageContext, facts: DatasetFacts, asked: FilledForm, problem: SulqError | None = None, *,
+    preview: PricedForm | None = None, changed: bool = False, tab: str = "",
     result: Result | None = None,
 ) -> Response:  # fmt: skip
     """The form of a question as it was filled in, with what there is to say about it."""
@@ -132,7 +132,7 @@ def _form(
 
 
 async def _again(here: PageContext, problem: SulqError, tab: str = "") -> Response:
-    return _form(here, await facts_of(here), Asked.of(here.form), problem, tab=tab)
+    return _form(here, await facts_of(here), FilledForm.of(here.form), problem, tab=tab)
 
 
 # ---- the price ------------------------------------------------------------------------------
@@ -141,7 +141,7 @@ async def _again(here: PageContext, problem: SulqError, tab: str = "") -> Respon
 @pages.post(D + "/preview", again=_again)
 async def preview(here: PageContext) -> Response:
     """The price and the error, before anything is paid."""
-    asked = Asked.of(here.form)
+    asked = FilledForm.of(here.form)
     facts = await facts_of(here)
     return _form(here, facts, asked, preview=await _preview(here, facts, asked))
 
@@ -151,7 +151,7 @@ async def price(here: PageContext) -> Response:
     """The same for the script: in a few words, and as it stands on a page."""
     facts = await facts_of(here)
     try:
-        asked = Asked.of(here.form)
+        asked = FilledForm.of(here.form)
         found = await _preview(here, facts, asked)
     except SulqError as error:
         where = pointed_at(here.form.raw("define"), str(error))
@@ -165,19 +165,19 @@ async def price(here: PageContext) -> Response:
     return with_headers(JSONResponse(said))
 
 
-async def _preview(here: PageContext, facts: Facts, asked: Asked) -> Preview:
+async def _preview(here: PageContext, facts: DatasetFacts, asked: FilledForm) -> PricedForm:
     db = await here.database()
     question, said = await _priced(here, db, asked)
     errors = await here.run(here.console.rehearsals.errors, db, question)
     known = await here.run(lambda: db.price(question).estimate)
-    return Preview(
+    return PricedForm(
         said["price_micro"], errors, said["deadline_seconds"], secrets.token_hex(16),
         "" if known is None else f"{known_already(known).capitalize()}.",
     )  # fmt: skip
 
 
 async def _priced(
-    here: PageContext, db: RemoteDatabase, asked: Asked
+    here: PageContext, db: RemoteDatabase, asked: FilledForm
 ) -> tuple[str | Query, dict[str, Any]]:
     """What to ask, and what the route says of its price.
 
@@ -203,7 +203,7 @@ async def _priced(
 @pages.post(D + "/pay", again=_again)
 async def pay(here: PageContext) -> Response:
     """Ask and pay; the request id makes a second click the same as the first."""
-    asked, request = Asked.of(here.form), here.request_id()
+    asked, request = FilledForm.of(here.form), here.request_id()
     record, saved, onward = here.record(), here.console.saved, f"asked/{request}"
     if saved.find(here.principal, record, request) is not None:
         return here.go(onward)
@@ -267,7 +267,7 @@ async def download(here: PageContext) -> Response:
 @pages.post(D + "/rehearse", again=partial(_again, tab="rehearse"))
 async def rehearsed(here: PageContext) -> Response:
     """The answer on made-up rows: free, and it says so."""
-    asked = Asked.of(here.form)
+    asked = FilledForm.of(here.form)
     facts = await facts_of(here)
     db = await here.database()
     question, _ = await _priced(here, db, asked)  # refuses what the real table would not answer

@@ -19,7 +19,7 @@ from sulq.ledger.location import shown
 from sulq.server.console import schema_form as schemas
 from sulq.server.console import schema_view as views
 from sulq.server.console.forms import Form
-from sulq.server.console.plan import chosen, planned, promise_of
+from sulq.server.console.promise_plan import chosen, planned, promise_of
 from sulq.server.console.request_context import PREFIX, PageContext, Pages
 from sulq.server.services import locations
 from sulq.server.services.people import check_name

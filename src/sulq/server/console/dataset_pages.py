@@ -20,7 +20,7 @@ from sulq.server.console.question_form import tables
 from sulq.server.console.request_context import PageContext, Pages
 from sulq.server.console.result_view import shown
 from sulq.server.console.saved_results import Kept
-from sulq.server.services.boards import Shared
+from sulq.server.services.boards import SharedItem
 from sulq.values.schema import Schema
 
 pages = Pages()
@@ -29,7 +29,7 @@ FOLDED = 25  # columns after which the rest is folded away
 
 
 @dataclass(frozen=True, slots=True)
-class Facts:
+class DatasetFacts:
     """All that is public about a dataset, and what its principal may spend."""
 
     name: str
@@ -54,10 +54,12 @@ class Facts:
         return self.promise.queries * MICRO
 
 
-async def facts_of(here: PageContext) -> Facts:
+async def facts_of(here: PageContext) -> DatasetFacts:
     """The dataset that the path names, or NotFound."""
     said = await here.get(here.at())
-    return Facts(said["name"], said, Schema.load(said["schema"]), promise_in(said["promise"]))
+    return DatasetFacts(
+        said["name"], said, Schema.load(said["schema"]), promise_in(said["promise"])
+    )
 
 
 @pages.get("/")
@@ -128,7 +130,7 @@ def folded(
     return [(job, steps[job.id]) for job in jobs if steps[job.id]], list(others.values())
 
 
-def _from_others(here: PageContext, shared: Sequence[Shared]) -> list[tuple[Shared, str]]:
+def _from_others(here: PageContext, shared: Sequence[SharedItem]) -> list[tuple[SharedItem, str]]:
     """What others share in this dataset, and what it is called."""
     console, record, who = here.console, here.record(), here.principal
     out = []

@@ -28,8 +28,8 @@ from sulq.server.services.registry import Registry, now
 AT_ONCE = 4  # models that are learned at a time,
 EACH = 2  # and those of one person that are on their way
 SILENT = timedelta(minutes=5)  # after which nobody seems to learn it any more
-STOPPED = (
-    "the server stopped before this was learned. What was paid stays paid; learning the same "
+SHUT_DOWN = (
+    "the server ended before this was learned. What was paid stays paid; learning the same "
     "again asks the same questions first, and those that were answered are free."
 )
 KEPT = 200  # models of one person from one dataset
@@ -63,10 +63,10 @@ class Jobs:
     def __init__(self, registry: Registry, boards: Boards, alone: bool) -> None:
         self._registry, self._boards = registry, boards
         self._threads = ThreadPoolExecutor(AT_ONCE, thread_name_prefix="learning")
-        if alone:  # whatever was under way stopped with the process before this one
+        if alone:  # whatever was under way ended with the process before this one
             with registry.writing() as run:
                 run("UPDATE models SET state = 'failed', body = ? WHERE state = 'running'",
-                    json.dumps({"problem": STOPPED}))  # fmt: skip
+                    json.dumps({"problem": SHUT_DOWN}))  # fmt: skip
 
     def close(self) -> None:
         """Begin nothing more."""
@@ -99,7 +99,7 @@ class Jobs:
 
     def _learn(self, id: str, wish: Wish, open: Callable[[], Database]) -> None:
         """In its thread: learn, and keep what came of it, with what was paid and is left."""
-        with suppress(Exception):  # a server that stops has closed the registry
+        with suppress(Exception):  # a server that ends has closed the registry
             db: Any = None
             try:
                 db = open()
@@ -109,7 +109,7 @@ class Jobs:
                 state, body = "failed", {"problem": str(error)}
             except Exception as error:
                 logs.failure(error, route="learning")
-                state, body = "failed", {"problem": STOPPED}
+                state, body = "failed", {"problem": SHUT_DOWN}
             with suppress(Exception):  # the key may have ended, or the server
                 left = db.budget.remaining
                 paid = int((before - left) * MICRO)
@@ -151,7 +151,7 @@ class Jobs:
 def _job(row: Any) -> Job:
     state, body = row["state"], json.loads(row["body"] or "{}")
     if state == "running" and row["seen"] < ago(SILENT):
-        state, body = "failed", {"problem": STOPPED}
+        state, body = "failed", {"problem": SHUT_DOWN}
     said = json.loads(row["progress"])
     return Job(
         row["id"], row["created"], Wish.from_json(row["asked"]), state, said.get("done", 0),

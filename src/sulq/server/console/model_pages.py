@@ -13,7 +13,7 @@ from starlette.responses import JSONResponse, Response
 
 from sulq.client.database import remote
 from sulq.errors import MICRO, BudgetExceeded, NotFound, QueryNotAllowed, SulqError
-from sulq.server.console.dataset_pages import Facts, facts_of
+from sulq.server.console.dataset_pages import DatasetFacts, facts_of
 from sulq.server.console.model_form import KINDS, Wish, fields_of, labels, usable
 from sulq.server.console.model_jobs import Job
 from sulq.server.console.pages import rounded, with_headers
@@ -57,7 +57,7 @@ async def new(here: PageContext) -> Response:
 
 
 def _form(
-    here: PageContext, facts: Facts, wish: Wish, problem: SulqError | None = None,
+    here: PageContext, facts: DatasetFacts, wish: Wish, problem: SulqError | None = None,
     price: Price | None = None,
 ) -> Response:  # fmt: skip
     kind = KINDS[wish.kind]

@@ -25,16 +25,16 @@ async def owner(
 
     Even if its rows cannot be opened: then most of all.
     """
-    name, facts, stopped = here.name, None, ""
+    name, facts, blocked = here.name, None, ""
     record = here.own_record()
     try:
         facts = await here.get(here.at())
     except SulqError as error:
-        stopped = str(error)
+        blocked = str(error)
     whole = here.principal.scope is None
     alarms = (await here.get("/v1/alarms"))["alarms"] if whole else []
     return here.page(
-        "owner.html", problem, name=name, tab="owner", facts=facts, record=record, stopped=stopped,
+        "owner.html", problem, name=name, tab="owner", facts=facts, record=record, blocked=blocked,
         reason=here.form.get("reason"), checked=checked, rows=here.form.get("rows"),
         why_append=here.form.get("why_append"),
         by_periods="period" in json.loads(record.arguments)["schema"],

@@ -49,13 +49,13 @@ WORDS = (  # of SQL, offered while one types
 
 
 @dataclass(frozen=True, slots=True)
-class Asked:
+class FilledForm:
     """What someone filled in, field by field."""
 
     fields: tuple[tuple[str, str], ...]
 
     @classmethod
-    def of(cls, form: Form) -> Asked:
+    def of(cls, form: Form) -> FilledForm:
         """The fields of a form that make a question; others are left out."""
         kind = form.get("kind", "sql")
         if kind not in KINDS:
@@ -74,7 +74,7 @@ class Asked:
         return cls(tuple((name, value) for name, value in found if value))
 
     @classmethod
-    def from_json(cls, text: str) -> Asked:
+    def from_json(cls, text: str) -> FilledForm:
         """The inverse of to_json."""
         return cls(tuple((name, value) for name, value in json.loads(text)))
 

@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from sulq.server.console.question_form import Asked
+from sulq.server.console.question_form import FilledForm
 from sulq.server.services.access import Principal, Record
 from sulq.server.services.boards import Boards
 from sulq.server.services.registry import Registry, now
@@ -30,7 +30,7 @@ class Kept:
 
     id: str
     created: str
-    asked: Asked
+    asked: FilledForm
     answer: dict[str, Any]
     by: str = ""  # whose it is, if it is another's who shares it
     shared: bool = False
@@ -43,7 +43,12 @@ class SavedResults:
         self._registry, self._boards = registry, boards
 
     def put(
-        self, principal: Principal, record: Record, id: str, asked: Asked, answer: dict[str, Any]
+        self,
+        principal: Principal,
+        record: Record,
+        id: str,
+        asked: FilledForm,
+        answer: dict[str, Any],
     ) -> None:
         """Keep an answer; a second one of the same request is the same."""
         with self._registry.writing() as run:
@@ -72,5 +77,5 @@ class SavedResults:
 
 def _kept(row: Any) -> Kept:
     return Kept(
-        row["id"], row["created"], Asked.from_json(row["question"]), json.loads(row["answer"])
+        row["id"], row["created"], FilledForm.from_json(row["question"]), json.loads(row["answer"])
     )

@@ -17,7 +17,7 @@ TICKED = {"yes": True, "no": False}
 
 
 @dataclass(frozen=True, slots=True)
-class View:
+class SchemaView:
     """The columns that were looked for, and the page of them that is shown."""
 
     find: str
@@ -41,7 +41,7 @@ class View:
         return self.matching[self.first : self.first + SHOWN]
 
 
-def view_of(filled: Typed, form: Form) -> View:
+def view_of(filled: Typed, form: Form) -> SchemaView:
     """What a form asks to see; everything, if it asks for nothing."""
     find, kind = form.get("find")[:200], form.get("find_type")
     matching = [
@@ -51,7 +51,7 @@ def view_of(filled: Typed, form: Form) -> View:
     ]
     said = "1" if form.has("show") else form.get("page")
     page = int(said) if said.isascii() and said.isdecimal() and len(said) < 6 else 1
-    view = View(find, kind, 1, matching)
+    view = SchemaView(find, kind, 1, matching)
     return replace(view, page=min(max(page, 1), view.pages))
 
 

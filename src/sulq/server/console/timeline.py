@@ -13,7 +13,7 @@ from sulq.drawing.lines import Axis, Line, lines
 from sulq.drawing.scale import rounded_up
 from sulq.drawing.svg import PAGE, Figure
 from sulq.errors import MICRO, in_queries
-from sulq.server.console.plan import short
+from sulq.server.console.promise_plan import short
 from sulq.server.console.request_context import PageContext, Pages
 from sulq.server.console.result_view import NARROW, WHOLE, Chart
 

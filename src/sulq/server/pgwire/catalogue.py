@@ -31,7 +31,7 @@ from sulq.server.pgwire.result_types import (
     SIZES,
     TEXT,
     TIMESTAMP,
-    Column,
+    ResultColumn,
 )
 from sulq.server.pgwire.variables import DEFAULTS
 from sulq.values.column import Column as Declared
@@ -106,14 +106,14 @@ class Catalogue:
         self._fill(database, role, offered)
         self._db.execute("SET lock_configuration = true")
 
-    def run(self, sql: str) -> tuple[list[Column], list[tuple[Any, ...]]]:
+    def run(self, sql: str) -> tuple[list[ResultColumn], list[tuple[Any, ...]]]:
         """The columns and rows of a statement that catalogue_sql wrote."""
         with self._lock:
             timer = threading.Timer(MAX_SECONDS, self._db.interrupt)
             timer.start()
             try:
                 done = self._db.execute(sql)
-                columns = [Column(str(d[0]), oid_of(str(d[1]))) for d in done.description]
+                columns = [ResultColumn(str(d[0]), oid_of(str(d[1]))) for d in done.description]
                 rows = done.fetchmany(MAX_ROWS)
                 self._db.execute("SELECT 1")  # it would keep the result until it is asked again
                 return columns, rows

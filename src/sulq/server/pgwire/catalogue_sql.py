@@ -59,7 +59,7 @@ class Tables:
 
 
 @dataclass(slots=True)
-class Facts:
+class SessionFacts:
     """What functions of the session give."""
 
     user: str
@@ -117,7 +117,7 @@ def _known(schema: str, name: str) -> tuple[str, str] | None:
     return ("pg_catalog", name) if not schema and ("pg_catalog", name) in known else None
 
 
-def written(tree: Expression, facts: Facts) -> str:
+def written(tree: Expression, facts: SessionFacts) -> str:
     """The same statement for DuckDB."""
     try:
         if not isinstance(tree, exp.Query | exp.Values):
@@ -227,7 +227,7 @@ def _check(node: Expression) -> None:
 class _Writer:
     """Writes one tree anew, from the leaves to the root."""
 
-    def __init__(self, facts: Facts, named: set[str]) -> None:
+    def __init__(self, facts: SessionFacts, named: set[str]) -> None:
         self._facts = facts
         self._named = named
 

@@ -9,10 +9,10 @@ from dataclasses import dataclass
 
 from sulq.server.pgwire import statement_kinds as statements
 from sulq.server.pgwire.problems import Problem
-from sulq.server.pgwire.result_types import JSON, TEXT, Column
+from sulq.server.pgwire.result_types import JSON, TEXT, ResultColumn
 from sulq.server.pgwire.selects import Select
 from sulq.server.pgwire.service_calls import Result
-from sulq.server.pgwire.statement_kinds import Statement, unquoted
+from sulq.server.pgwire.statement_kinds import ClientStatement, unquoted
 from sulq.server.pgwire.variables import Variables
 
 MAX_CURSORS = 50
@@ -29,7 +29,7 @@ class Cursor:
     at: int = 0
 
 
-Asker = Callable[[Statement, Select, Sequence[str]], Awaitable[Result | Cursor]]
+Asker = Callable[[ClientStatement, Select, Sequence[str]], Awaitable[Result | Cursor]]
 
 
 class Commands:
@@ -48,7 +48,7 @@ class Commands:
         if self.status == "T":
             self.status = "E"
 
-    def check(self, each: Statement) -> None:
+    def check(self, each: ClientStatement) -> None:
         """In a failed transaction only its end is heard."""
         if self.status == "E" and each.kind not in ("commit", "rollback"):
             raise Problem(
@@ -57,7 +57,7 @@ class Commands:
             )
 
     async def run(
-        self, each: Statement, select: Select | None, literals: Sequence[str] = ()
+        self, each: ClientStatement, select: Select | None, literals: Sequence[str] = ()
     ) -> Result:
         """What a statement gives that is no SELECT."""
         if select is not None:
@@ -72,16 +72,16 @@ class Commands:
         made: Result = doing(each)
         return made
 
-    def _begin(self, each: Statement) -> Result:
+    def _begin(self, each: ClientStatement) -> Result:
         self.status = "T" if self.status == "I" else self.status
         return _done("BEGIN")
 
-    def _commit(self, each: Statement) -> Result:
+    def _commit(self, each: ClientStatement) -> Result:
         failed, self.status = self.status == "E", "I"
         self.cursors.clear()
         return _done("ROLLBACK" if failed else "COMMIT")
 
-    def _rollback(self, each: Statement) -> Result:
+    def _rollback(self, each: ClientStatement) -> Result:
         to_savepoint = re.search(r"\bto\b", each.text, re.IGNORECASE)
         self.status = "T" if to_savepoint else "I"
         if not to_savepoint:
@@ -90,7 +90,7 @@ class Commands:
 
     # ---- settings ---------------------------------------------------------------------------
 
-    def _set(self, each: Statement) -> Result:
+    def _set(self, each: ClientStatement) -> Result:
         if statements.MODES.fullmatch(each.text):
             return _done("SET")
         found = statements.SET.fullmatch(each.text)
@@ -101,7 +101,7 @@ class Commands:
         self._variables.set(unquoted(name), unquoted(found[3]))
         return _done("SET")
 
-    def _reset(self, each: Statement) -> Result:
+    def _reset(self, each: ClientStatement) -> Result:
         found = statements.RESET.fullmatch(each.text)
         if found is None:
             raise Problem("42601", "want: reset NAME")
@@ -109,7 +109,7 @@ class Commands:
         self._variables.reset(None if name.lower() == "all" else name)
         return _done("RESET")
 
-    def _show(self, each: Statement) -> Result:
+    def _show(self, each: ClientStatement) -> Result:
         (column, *rest), name = self._shown(each)
         if rest:
             rows = [(name, value, "") for name, value in self._variables.all()]
@@ -119,25 +119,25 @@ class Commands:
             raise Problem("42704", f'unrecognized configuration parameter "{name[:60]}"')
         return Result([column], [(value,)], "SHOW")
 
-    def _shown(self, each: Statement) -> tuple[list[Column], str]:
+    def _shown(self, each: ClientStatement) -> tuple[list[ResultColumn], str]:
         found = statements.SHOW.fullmatch(each.text)
         if found is None:
             raise Problem("42601", "want: show NAME")
         said = found[1].lower()
         if said == "all":
-            return [Column(n, TEXT) for n in ("name", "setting", "description")], ""
+            return [ResultColumn(n, TEXT) for n in ("name", "setting", "description")], ""
         special = {"time": "TimeZone", "transaction": "transaction_isolation"}
         name = special.get(said.split()[0], unquoted(found[1])) if " " in said else unquoted(said)
-        return [Column(name, TEXT)], name
+        return [ResultColumn(name, TEXT)], name
 
-    def _discard(self, each: Statement) -> Result:
+    def _discard(self, each: ClientStatement) -> Result:
         self._variables.reset(None)
         self.cursors.clear()
         return _done("DISCARD ALL")
 
     # ---- cursors ----------------------------------------------------------------------------
 
-    def _declared(self, each: Statement, cursor: Cursor) -> Result:
+    def _declared(self, each: ClientStatement, cursor: Cursor) -> Result:
         found = statements.DECLARE.fullmatch(each.text)
         assert found is not None
         if len(self.cursors) >= MAX_CURSORS:
@@ -145,7 +145,7 @@ class Commands:
         self.cursors[unquoted(found[1])] = cursor
         return Result([], [], "DECLARE CURSOR", cursor.result.notices)
 
-    def _fetch(self, each: Statement) -> Result:
+    def _fetch(self, each: ClientStatement) -> Result:
         found = statements.FETCH.fullmatch(each.text)
         if found is None:
             raise Problem("0A000", "want: fetch COUNT from NAME; cursors go forward only")
@@ -160,7 +160,7 @@ class Commands:
             return _done(f"MOVE {len(rows)}")
         return Result(cursor.result.columns, rows, f"FETCH {len(rows)}")
 
-    def _close(self, each: Statement) -> Result:
+    def _close(self, each: ClientStatement) -> Result:
         found = statements.CLOSE.fullmatch(each.text)
         if found is None:
             raise Problem("42601", "want: close NAME")
@@ -172,7 +172,7 @@ class Commands:
 
     # ---- statements with a SELECT in them ---------------------------------------------------
 
-    def select_in(self, each: Statement) -> str | None:
+    def select_in(self, each: ClientStatement) -> str | None:
         """The SELECT that a statement is or holds."""
         if each.kind == "select":
             return each.text
@@ -189,7 +189,7 @@ class Commands:
             self._check_explain(each)
         return inner.text
 
-    def _check_explain(self, each: Statement) -> None:
+    def _check_explain(self, each: ClientStatement) -> None:
         found = statements.EXPLAIN.fullmatch(each.text)
         assert found is not None
         words = f"{found[1] or ''} {found[2] or ''}".lower()
@@ -198,7 +198,7 @@ class Commands:
                 "0A000", "EXPLAIN ANALYZE would ask and pay", "EXPLAIN alone shows the price, free"
             )
 
-    def explained(self, each: Statement, lines: list[str]) -> Result:
+    def explained(self, each: ClientStatement, lines: list[str]) -> Result:
         """EXPLAIN's lines, as text or as JSON."""
         (column,) = self.columns(each)
         if column.oid == JSON:
@@ -207,7 +207,7 @@ class Commands:
             return Result([column], [(json.dumps(body, indent=2),)], "EXPLAIN")
         return Result([column], [(line,) for line in lines], "EXPLAIN")
 
-    def columns(self, each: Statement) -> list[Column]:
+    def columns(self, each: ClientStatement) -> list[ResultColumn]:
         """The columns of SHOW, FETCH and EXPLAIN."""
         if each.kind == "show":
             return self._shown(each)[0]
@@ -219,7 +219,7 @@ class Commands:
             return cursor.result.columns
         found = statements.EXPLAIN.fullmatch(each.text)
         as_json = found is not None and re.search(r"format\s+json", found[1] or "", re.IGNORECASE)
-        return [Column(PLAN, JSON if as_json else TEXT)]
+        return [ResultColumn(PLAN, JSON if as_json else TEXT)]
 
 
 WRITES = ("INSERT", "UPDATE", "DELETE", "CREATE", "DROP", "ALTER", "TRUNCATE", "GRANT", "REVOKE",

@@ -24,7 +24,7 @@ from sulq.server.pgwire import messages
 from sulq.server.pgwire.catalogue import DATABASE, Catalogues
 from sulq.server.pgwire.client_socket import Gone, TooLong, Wire
 from sulq.server.pgwire.problems import Problem, malformed, problem_of
-from sulq.server.pgwire.service_calls import Asking, Shared
+from sulq.server.pgwire.service_calls import Asking, WireServices
 from sulq.server.pgwire.session import Session
 from sulq.server.pgwire.variables import Variables
 from sulq.server.services import logs
@@ -59,14 +59,14 @@ class Listener:
         self._bound = bound
         self._tls = tls
         threads = MeteredThreads(2, 1 / 100, 1 / 20, self._settings)
-        self._shared = Shared(services, gate, Catalogues(), KeptRehearsals(), threads)
+        self._shared = WireServices(services, gate, Catalogues(), KeptRehearsals(), threads)
         self._server: asyncio.Server | None = None
         self._relay: asyncio.Server | None = None
         self._opening: dict[Wire, None] = {}
         self._serving: dict[asyncio.Task[None], Wire] = {}
         self._sessions: dict[int, Session] = {}  # by the secret that cancels
         self._persons: Counter[int] = Counter()
-        self._stopping = False
+        self._closing = False
 
     async def start(self) -> None:
         """Take connections from now on."""
@@ -80,19 +80,21 @@ class Listener:
 
     def stop(self) -> None:
         """Take no more; whoever waits hears of it."""
-        self._stopping = True
+        self._closing = True
         for server in (self._server, self._relay):
             if server is not None:
                 server.close()
         for session in self._sessions.values():
-            session.stopping = True
+            session.closing = True
 
     async def close(self) -> None:
         """Finish what is under way, within a few seconds."""
         self.stop()
         for wire in list(self._serving.values()):
             if wire not in self._opening:
-                problem = Problem("57P01", "this server stops", "connect again later", fatal=True)
+                problem = Problem(
+                    "57P01", "this server is shutting down", "connect again later", fatal=True
+                )
                 wire.write(problem.sent())
             wire.close()
         if self._serving:
@@ -107,7 +109,7 @@ class Listener:
     # ---- one connection ---------------------------------------------------------------------
 
     def _begin(self, wire: Wire) -> None:
-        if self._stopping or len(self._serving) >= self._settings.connections:
+        if self._closing or len(self._serving) >= self._settings.connections:
             wire.write(_too_many("too many connections").sent())
             wire.close()
             return

@@ -30,7 +30,7 @@ class BadValue(Exception):
 
 
 @dataclass(frozen=True, slots=True)
-class Column:
+class ResultColumn:
     """One column of a result."""
 
     name: str

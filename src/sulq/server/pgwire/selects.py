@@ -29,7 +29,7 @@ from sulq.server.pgwire.result_types import (
     INT8,
     OID,
     TEXT,
-    Column,
+    ResultColumn,
 )
 from sulq.server.pgwire.statement_kinds import parameters, substituted, tokens_of
 from sulq.values.schema import OTHER, Schema
@@ -197,14 +197,14 @@ def shape(select: Select, types: Sequence[int]) -> str:
     return dialect.written(tree)
 
 
-def columns_of(db: Database, text: str) -> list[Column]:
+def columns_of(db: Database, text: str) -> list[ResultColumn]:
     """The columns of a dataset's answer, without their intervals."""
     outputs = db.outputs(text)
     (tree,) = dialect.parse_sql(text)
     names = [column_name(e) for e in tree.expressions]
     named = names if len(names) == len(outputs) else list(outputs)
     return [
-        Column(name, FLOAT8 if labels is None else label_type(labels))
+        ResultColumn(name, FLOAT8 if labels is None else label_type(labels))
         for name, labels in zip(named, outputs.values(), strict=True)
     ]
 
@@ -222,22 +222,22 @@ def label_type(labels: Sequence[Any]) -> int:
 
 
 def laid_out(
-    body: dict[str, Any], columns: Sequence[Column], intervals: bool
-) -> tuple[list[Column], list[tuple[Any, ...]]]:
+    body: dict[str, Any], columns: Sequence[ResultColumn], intervals: bool
+) -> tuple[list[ResultColumn], list[tuple[Any, ...]]]:
     """The columns and rows of a reply's table."""
     table = body["table"]
     names = _names(table["columns"], table["by"])
     numbers = [intervals and name not in table["by"] for name in names]
-    stored = [Column(name, c.oid) for name, c in zip(names, columns, strict=True)]
+    stored = [ResultColumn(name, c.oid) for name, c in zip(names, columns, strict=True)]
     keys = with_intervals(stored, numbers)
     rows = [tuple(_value(row[key.name], key.oid) for key in keys) for row in table["rows"]]
     return with_intervals(columns, numbers), rows
 
 
-def with_intervals(columns: Sequence[Column], numbers: Sequence[bool]) -> list[Column]:
+def with_intervals(columns: Sequence[ResultColumn], numbers: Sequence[bool]) -> list[ResultColumn]:
     """The same columns, each number followed by its ends."""
     return [
-        Column(column.name + end, column.oid)
+        ResultColumn(column.name + end, column.oid)
         for column, number in zip(columns, numbers, strict=True)
         for end in (("", "_low", "_high") if number else ("",))
     ]
@@ -264,7 +264,7 @@ def _value(value: Any, oid: int) -> Any:
     return value
 
 
-def empty_columns(select: Select, schema: Schema) -> list[Column] | None:
+def empty_columns(select: Select, schema: Schema) -> list[ResultColumn] | None:
     """The columns of a SELECT that asks for no row, only for what there is; None if it is none.
 
     Tools look at a table so: LIMIT 0, or a condition that is never true.
@@ -272,18 +272,18 @@ def empty_columns(select: Select, schema: Schema) -> list[Column] | None:
     tree = select.tree
     if not isinstance(tree, exp.Select) or not _is_empty(tree):
         return None
-    out: list[Column] = []
+    out: list[ResultColumn] = []
     for e in tree.expressions:
         inner = e.unalias()
         if isinstance(inner, exp.Star) or (isinstance(inner, exp.Column) and inner.is_star):
-            out += [Column(c.name, type_of(c)) for c in schema.columns]
+            out += [ResultColumn(c.name, type_of(c)) for c in schema.columns]
             continue
         declared = schema.get(inner.name) if isinstance(inner, exp.Column) else None
         constant = next((oid for kind, oid in CONSTANTS.items() if isinstance(inner, kind)), None)
         oid = type_of(declared) if declared is not None else constant
         if oid is None:
             return None
-        out.append(Column(column_name(e), oid))
+        out.append(ResultColumn(column_name(e), oid))
     return out
 
 

@@ -20,16 +20,16 @@ from sulq.server.gate import Gate
 from sulq.server.pgwire import selects
 from sulq.server.pgwire.catalogue import Catalogue, Catalogues, Offered, Unanswerable
 from sulq.server.pgwire.catalogue_sql import (
-    Facts,
     NoSuch,
     NotSql,
+    SessionFacts,
     names_of,
     only_reads,
     tables_of,
     written,
 )
 from sulq.server.pgwire.problems import Problem
-from sulq.server.pgwire.result_types import TEXT, Column
+from sulq.server.pgwire.result_types import TEXT, ResultColumn
 from sulq.server.pgwire.selects import Select
 from sulq.server.pgwire.variables import VERSION, Variables
 from sulq.server.services.access import Principal, Record
@@ -45,7 +45,7 @@ CAPPED = "or ask the owner to give the key a cap: sulq key cap"
 class Result:
     """What a statement gave."""
 
-    columns: list[Column]
+    columns: list[ResultColumn]
     rows: list[tuple[Any, ...]]
     tag: str = ""
     notices: list[str] = field(default_factory=list)
@@ -55,7 +55,7 @@ class Result:
 
 
 @dataclass(frozen=True, slots=True)
-class Shared:
+class WireServices:
     """What all connections of a server work with."""
 
     services: Services
@@ -69,7 +69,12 @@ class Asking:
     """What one connection may ask, and how."""
 
     def __init__(
-        self, shared: Shared, principal: Principal, variables: Variables, database: str, number: int
+        self,
+        shared: WireServices,
+        principal: Principal,
+        variables: Variables,
+        database: str,
+        number: int,
     ) -> None:
         self._shared = shared
         self.principal = principal
@@ -133,7 +138,7 @@ class Asking:
             schema = (await self._shared.services.answers.dataset(record)).db.schema
         return selects.parameter_types(select, schema, said)
 
-    async def columns(self, select: Select, types: Sequence[int]) -> list[Column]:
+    async def columns(self, select: Select, types: Sequence[int]) -> list[ResultColumn]:
         """The columns that a SELECT will give. Nothing is asked or spent."""
         if select.table is None:
             nulls = await self._filled(select, ["NULL"] * select.count)
@@ -142,7 +147,7 @@ class Asking:
         empty = await self._empty(select, record)
         if empty is not None:
             return empty.columns
-        made: list[list[Column]] = []
+        made: list[list[ResultColumn]] = []
 
         def make(db: Database) -> Question:
             text = selects.shape(select, types)
@@ -183,7 +188,7 @@ class Asking:
         empty = await self._empty(select, record)
         if empty is not None:
             return empty
-        made: list[list[Column]] = []
+        made: list[list[ResultColumn]] = []
 
         def make(db: Database) -> Question:
             made.append(selects.columns_of(db, select.text))
@@ -296,16 +301,16 @@ class Asking:
                 states[error.kind], f'{error.kind} "{error.name}" does not exist'
             ) from None
 
-    def _facts(self, role: str) -> Facts:
+    def _facts(self, role: str) -> SessionFacts:
         def change(name: str, value: str) -> str:
             self._variables.set(name, value)
             return self._variables.get(name) or ""
 
         said = f"PostgreSQL {VERSION} (SuLQ: sums and counts of private tables)"
-        return Facts(role, self._database, self._number, said, self._variables.get, change)
+        return SessionFacts(role, self._database, self._number, said, self._variables.get, change)
 
 
-def browsed(catalogue: Catalogue, select: Select, facts: Facts) -> Result:
+def browsed(catalogue: Catalogue, select: Select, facts: SessionFacts) -> Result:
     """The result of a statement about catalogues.
 
     What DuckDB does not run about tables that are there gives no rows: tools ask for much that
@@ -320,9 +325,9 @@ def browsed(catalogue: Catalogue, select: Select, facts: Facts) -> Result:
             if not isinstance(error, Unanswerable):
                 raise
             raise Problem("0A000", "this is not answered from the catalogues") from None
-        return Result([Column(name, TEXT) for name in names], [])
+        return Result([ResultColumn(name, TEXT) for name in names], [])
     if names is not None and len(names) == len(columns):
-        columns = [Column(name, c.oid) for name, c in zip(names, columns, strict=True)]
+        columns = [ResultColumn(name, c.oid) for name, c in zip(names, columns, strict=True)]
     return Result(columns, rows)
 
 

@@ -21,10 +21,10 @@ from sulq.server.pgwire.client_socket import Gone, TooLong, Wire
 from sulq.server.pgwire.commands import Commands, Cursor
 from sulq.server.pgwire.copy_out import CopyOptions, copied
 from sulq.server.pgwire.problems import Problem, malformed, notice, problem_of
-from sulq.server.pgwire.result_types import BadValue, Column, decoded, encoded
+from sulq.server.pgwire.result_types import BadValue, ResultColumn, decoded, encoded
 from sulq.server.pgwire.selects import Select
 from sulq.server.pgwire.service_calls import Asking, Result
-from sulq.server.pgwire.statement_kinds import Statement
+from sulq.server.pgwire.statement_kinds import ClientStatement
 from sulq.server.pgwire.variables import TOLD, Variables
 from sulq.server.services import logs
 from sulq.server.services.responses import UNEXPECTED
@@ -44,10 +44,10 @@ LISTED = ("explain", "show", "select", "fetch")  # what gives rows
 class Prepared:
     """A statement under a name."""
 
-    statement: Statement
+    statement: ClientStatement
     select: Select | None = None
     types: list[int] = field(default_factory=list)
-    columns: list[Column] | None = None
+    columns: list[ResultColumn] | None = None
 
 
 @dataclass(slots=True)
@@ -86,7 +86,7 @@ class Session:
         self._running: asyncio.Future[Any] | None = None
         self._cancelled = False
         self._told = self._to_tell()
-        self.stopping = False
+        self.closing = False
 
     # ---- messages ---------------------------------------------------------------------------
 
@@ -108,8 +108,10 @@ class Session:
             if kind == "X":
                 return
             await self._one(kind, body)
-            if self.stopping:
-                raise Problem("57P01", "this server stops", "connect again later", fatal=True)
+            if self.closing:
+                raise Problem(
+                    "57P01", "this server is shutting down", "connect again later", fatal=True
+                )
 
     def _ready(self) -> None:
         self._wire.write(messages.ready(self._commands.status))
@@ -211,7 +213,7 @@ class Session:
             await self._send(result, [0] * len(result.columns), result.rows)
             self._done(result)
 
-    async def _divided(self, text: str) -> list[Statement] | None:
+    async def _divided(self, text: str) -> list[ClientStatement] | None:
         """The statements of a text; None if it is too long, or has too many."""
         if len(text) >= MAX_TEXT:
             return None
@@ -219,13 +221,13 @@ class Session:
             return statements.statements(text)
         return await self._asking.metered(lambda: statements.statements(text))
 
-    async def _read(self, each: Statement) -> Select | None:
+    async def _read(self, each: ClientStatement) -> Select | None:
         """The SELECT that it is or holds."""
         text = self._commands.select_in(each)
         return None if text is None else await self._asking.read(text)
 
     async def _result(
-        self, each: Statement, select: Select | None, literals: Sequence[str] = ()
+        self, each: ClientStatement, select: Select | None, literals: Sequence[str] = ()
     ) -> Result:
         """What a statement gives."""
         if each.kind == "select" and select is not None:
@@ -234,7 +236,7 @@ class Session:
             self._deallocate(each)
         return await self._commands.run(each, select, literals)
 
-    def _deallocate(self, each: Statement) -> None:
+    def _deallocate(self, each: ClientStatement) -> None:
         found = statements.DEALLOCATE.fullmatch(each.text)
         if found is None or found[1].lower() == "all":
             self._prepared.clear()
@@ -242,7 +244,7 @@ class Session:
             self._prepared.pop(statements.unquoted(found[1]), None)
 
     async def _ask(
-        self, each: Statement, select: Select, literals: Sequence[str]
+        self, each: ClientStatement, select: Select, literals: Sequence[str]
     ) -> Result | Cursor:
         """What EXPLAIN and DECLARE want of a SELECT."""
         if each.kind == "explain":
@@ -251,7 +253,7 @@ class Session:
         self._check_kept()
         return made
 
-    async def _copy(self, each: Statement, select: Select | None) -> None:
+    async def _copy(self, each: ClientStatement, select: Select | None) -> None:
         found = statements.COPY.fullmatch(each.text)
         assert select is not None
         assert found is not None
@@ -351,7 +353,7 @@ class Session:
         forms = [0] * len(columns) if portal is None else portal.forms(len(columns))
         self._wire.write(messages.described([c.described for c in columns], forms))
 
-    async def _columns(self, prepared: Prepared) -> list[Column] | None:
+    async def _columns(self, prepared: Prepared) -> list[ResultColumn] | None:
         """The columns of a statement; None: it gives no rows."""
         each = prepared.statement
         if each.kind not in LISTED:
@@ -403,7 +405,7 @@ class Session:
     def _portal(self, name: str) -> Portal:
         cursor = self._commands.cursors.get(name)
         if cursor is not None and name not in self._portals:  # DECLARE makes a portal, too
-            made = Prepared(Statement("declare", ""), columns=cursor.result.columns)
+            made = Prepared(ClientStatement("declare", ""), columns=cursor.result.columns)
             return Portal(made, [], (), cursor.result, cursor.at)
         if name not in self._portals:
             raise Problem("34000", f'portal "{name[:60]}" does not exist')

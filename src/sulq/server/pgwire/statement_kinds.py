@@ -56,7 +56,7 @@ EXPLAIN = re.compile(
 
 
 @dataclass(frozen=True, slots=True)
-class Statement:
+class ClientStatement:
     """One statement as a client sent it."""
 
     kind: str  # '': nothing at all; 'other': nothing that is known
@@ -69,12 +69,12 @@ class Statement:
         return found[0].upper() if found else ""
 
 
-def statement(text: str) -> Statement:
+def statement(text: str) -> ClientStatement:
     """What kind of statement this is."""
     bare = _bare(text)
     found = WORD.match(bare)
     first = found[0].lower() if found else bare[:1]
-    return Statement(KINDS.get(first, "other") if bare else "", bare)
+    return ClientStatement(KINDS.get(first, "other") if bare else "", bare)
 
 
 def _bare(text: str) -> str:
@@ -84,7 +84,7 @@ def _bare(text: str) -> str:
     return text.rstrip(" \t\r\n\f\v;")
 
 
-def statements(text: str) -> list[Statement] | None:
+def statements(text: str) -> list[ClientStatement] | None:
     """The statements of a message; None if there are too many."""
     parts = [text]
     if ";" in _bare(text):
@@ -97,7 +97,7 @@ def statements(text: str) -> list[Statement] | None:
         places = [-1, *ends, len(text)]
         parts = [text[a + 1 : b] for a, b in itertools.pairwise(places)]
     found = [made for made in map(statement, parts) if made.kind]
-    return found or [Statement("", "")]
+    return found or [ClientStatement("", "")]
 
 
 def tokens_of(text: str) -> list[Any]:

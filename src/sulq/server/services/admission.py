@@ -101,7 +101,7 @@ class Waits:
         self._stopped = False
 
     async def wait(self, seconds: float) -> None:
-        """Wait so long, or until the server stops."""
+        """Wait so long, or until the server shuts down."""
         if seconds <= 0 or self._stopped:
             return
         loop = asyncio.get_running_loop()

@@ -53,7 +53,7 @@ class Board:
 
 
 @dataclass(frozen=True, slots=True)
-class Shared:
+class SharedItem:
     """Something that somebody lets others look at."""
 
     kind: str
@@ -168,14 +168,16 @@ class Boards:
             run("DELETE FROM shares WHERE kind = ? AND item = ? AND dataset = ? AND person = ?",
                 kind, id, record.id, principal.person.id)  # fmt: skip
 
-    def shared(self, record: Record) -> list[Shared]:
+    def shared(self, record: Record) -> list[SharedItem]:
         """Everything that is shared in a dataset, newest first."""
         rows = self._registry.all(
             "SELECT s.kind, s.item, s.person, s.created, p.name FROM shares s "
             "JOIN people p ON p.id = s.person WHERE s.dataset = ? ORDER BY s.created DESC, s.item",
             record.id,
         )  # fmt: skip
-        return [Shared(r["kind"], r["item"], r["name"], r["person"], r["created"]) for r in rows]
+        return [
+            SharedItem(r["kind"], r["item"], r["name"], r["person"], r["created"]) for r in rows
+        ]
 
     def visible(self, kind: str, principal: Principal, record: Record, id: str) -> Any:
         """The row of an answer or a model that this principal may look at, with `by`; or None."""

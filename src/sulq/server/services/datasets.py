@@ -332,15 +332,15 @@ class Datasets(Renewals):
     def _resume(self, record: Record, reason: str | None) -> None:
         try:
             db = self.opened(record).db
-            stopped = db.frozen is not None
+            frozen = db.frozen is not None
         except SulqError:
-            return  # its rows cannot be opened: if it is stopped, the ledger says so again then
-        if stopped and not (reason or "").strip():
+            return  # its rows cannot be opened: if it is frozen, the ledger says so again then
+        if frozen and not (reason or "").strip():
             raise Refused(
                 f"{record.name!r} is frozen because a scan failed. Look at what failed, then thaw "
                 "it with a reason, which is written into the ledger."
             )
-        if stopped:
+        if frozen:
             db.resume(reason or "")
 
     def note_stop(self, record: Record, db: Database) -> None:

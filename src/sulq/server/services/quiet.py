@@ -24,7 +24,7 @@ class Quiet:
         self._datasets = datasets
         self._busy = busy
         self._due: WeakKeyDictionary[Dataset, float] = WeakKeyDictionary()
-        self._stopping = threading.Event()
+        self._closing = threading.Event()
         self._thread = threading.Thread(target=self._run, name="sulq-quiet", daemon=True)
 
     def start(self) -> None:
@@ -33,12 +33,12 @@ class Quiet:
 
     def close(self) -> None:
         """Look no more."""
-        self._stopping.set()
+        self._closing.set()
         if self._thread.is_alive():
             self._thread.join()
 
     def _run(self) -> None:
-        while not self._stopping.wait(LOOK_SECONDS):
+        while not self._closing.wait(LOOK_SECONDS):
             self.look(time.monotonic())
 
     def look(self, now: float) -> int:

@@ -47,8 +47,8 @@ UNEXPECTED = (
     "the server failed. Whether a charge was made is in your answers; asking the same again does "
     "not pay again."
 )
-STOPPED = (
-    "this dataset is stopped until its owner has looked at it. If a charge was made, asking again "
+BLOCKED = (
+    "this dataset is blocked until its owner has looked at it. If a charge was made, asking again "
     "does not pay again."
 )
 
@@ -97,7 +97,7 @@ def told(error: SulqError, is_owner: bool) -> SulqError:
     if is_owner or (not places and isinstance(error, Refused | errors.EngineFailed)):
         return error
     if isinstance(error, errors.LedgerDamaged | errors.SourceChanged):
-        return type(error)(STOPPED)
+        return type(error)(BLOCKED)
     if isinstance(error, errors.EngineFailed):
         return errors.EngineFailed(FAILED)
     if isinstance(error, Refused | errors.MissingExtra):

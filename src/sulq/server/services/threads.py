@@ -43,7 +43,7 @@ class FairThreads:
     async def run(self, who: Hashable, function: Callable[..., Given], *arguments: Any) -> Given:
         """Run this in the person's turn."""
         if self._stopped:
-            raise _stopping()
+            raise _shutting_down()
         if not self._free or who in self._running:
             turn: asyncio.Future[None] = asyncio.get_running_loop().create_future()
             self._waiting.setdefault(who, deque()).append(turn)
@@ -92,7 +92,7 @@ class FairThreads:
         for line in self._waiting.values():
             for turn in line:
                 if not turn.done():
-                    turn.set_exception(_stopping())
+                    turn.set_exception(_shutting_down())
         self._waiting.clear()
 
     def close(self) -> None:
@@ -100,8 +100,8 @@ class FairThreads:
         self._pool.shutdown(wait=True)
 
 
-def _stopping() -> LimitReached:
-    return LimitReached("this server stops. Nothing was charged.\nAsk again later.", 1.0)
+def _shutting_down() -> LimitReached:
+    return LimitReached("this server is shutting down. Nothing was charged.\nAsk again later.", 1.0)
 
 
 class MeteredThreads:

@@ -128,7 +128,7 @@ def _taken(name: str) -> Refused:
 
 
 def _clear(folder: Path) -> None:
-    """Take away what uploads of a server that stopped have left."""
+    """Take away what uploads of a server that ended have left."""
     for part in folder.glob(f"{PART}*"):
         with suppress(OSError):
             if time.time() - part.stat().st_mtime > OLD_SECONDS:

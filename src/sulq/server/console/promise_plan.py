@@ -68,7 +68,7 @@ FINE = 100  # one part in so many, as "within 1%"
 
 
 @dataclass(frozen=True, slots=True)
-class Line:
+class ErrorLine:
     """One typical question: its price, how far off it is, and what that means for n rows."""
 
     question: str
@@ -78,13 +78,13 @@ class Line:
 
 
 @dataclass(frozen=True, slots=True)
-class Plan:
+class PromisePlan:
     """What a promise comes to."""
 
     promise: Promise
     rows: int
     words: list[str]
-    lines: list[Line]
+    lines: list[ErrorLine]
     curve: list[tuple[float, float]]  # T and the 95% half-width of a count
     sampling: float  # 95% half-width of a count's sampling error
     warning: str
@@ -145,7 +145,7 @@ async def planned(
     return values | {"plan": found, "chart": Chart.of(*drawn) if len(found.curve) > 1 else ""}
 
 
-def error_by_queries(found: Plan, width: float = BESIDE) -> Figure:
+def error_by_queries(found: PromisePlan, width: float = BESIDE) -> Figure:
     """The error of one count as T grows, beside the sampling error; both axes by tens."""
     errors = [w for _, w in found.curve] + [found.sampling]
     low = math.floor(math.log10(max(min(errors), 1e-9)))
@@ -174,7 +174,7 @@ def chosen(form: Form) -> dict[str, str]:
 # ---- its numbers ----------------------------------------------------------------------------
 
 
-def plan(said: Mapping[str, str], schema: Schema = EXAMPLE) -> Plan:
+def plan(said: Mapping[str, str], schema: Schema = EXAMPLE) -> PromisePlan:
     """What these choices come to, or PromiseError."""
     rows = _whole("n (rows)", said["rows"], MAX_ROWS)
     promise = promise_of(said)
@@ -193,8 +193,8 @@ def plan(said: Mapping[str, str], schema: Schema = EXAMPLE) -> Plan:
         _TURN.release()
 
 
-def _planned(promise: Promise, rows: int, schema: Schema) -> Plan:
-    return Plan(
+def _planned(promise: Promise, rows: int, schema: Schema) -> PromisePlan:
+    return PromisePlan(
         promise, rows, promise.explain(rows).splitlines(), list(_lines(promise, rows, schema)),
         _curve(promise),
         1.96 * math.sqrt(rows) / 2, _warning(promise),
@@ -241,7 +241,7 @@ def _whole(name: str, text: str, most: int) -> int:
 # ---- typical questions ----------------------------------------------------------------------
 
 
-def _lines(promise: Promise, rows: int, schema: Schema) -> Iterator[Line]:
+def _lines(promise: Promise, rows: int, schema: Schema) -> Iterator[ErrorLine]:
     number = next(iter(countable(schema)), None)
     groups = [c for c in schema.columns if c.type == "category"]
     group = next((c for c in groups if not c.is_cell), groups[0] if groups else None)
@@ -257,42 +257,42 @@ def _lines(promise: Promise, rows: int, schema: Schema) -> Iterator[Line]:
         yield _fine(promise, rows, schema)
 
 
-def _count(promise: Promise, rows: int, schema: Schema) -> Line:
+def _count(promise: Promise, rows: int, schema: Schema) -> ErrorLine:
     price = _priced(Query(), promise, schema)
     (width,) = price.half_widths
     means = f"± {short(100 * width / rows)} percentage points of all rows"
-    return Line(
+    return ErrorLine(
         "How many rows have some property", in_words(price.micro), f"± {short(width)} rows", means
     )
 
 
-def _mean(promise: Promise, rows: int, schema: Schema, column: Column) -> Line:
+def _mean(promise: Promise, rows: int, schema: Schema, column: Column) -> ErrorLine:
     """A sum over all rows, divided by n."""
     price = _priced(Query((quote(column.name),)), promise, schema)
     off = price.half_widths[0] / rows
     asked = f"The mean of {column.name}, from {short(column.low)} to {short(column.high)}"
     means = f"± {short(10 * off)} over a tenth of the rows"
-    return Line(asked, in_words(price.micro), f"± {short(off)}", means)
+    return ErrorLine(asked, in_words(price.micro), f"± {short(off)}", means)
 
 
-def _histogram(promise: Promise, rows: int, schema: Schema, column: Column) -> Line:
+def _histogram(promise: Promise, rows: int, schema: Schema, column: Column) -> ErrorLine:
     price = _priced(Query(by=column.name), promise, schema)
     bars, width = len(column.values or ()), price.half_widths[0]
-    return Line(
+    return ErrorLine(
         f"A histogram of {column.name}, {bars} bars", in_words(price.micro),
         f"± {short(width)} rows each",
         f"± {short(100 * width * bars / rows)}% of a bar of middling height",
     )  # fmt: skip
 
 
-def _fine(promise: Promise, rows: int, schema: Schema) -> Line:
+def _fine(promise: Promise, rows: int, schema: Schema) -> ErrorLine:
     """What an error one names costs, and how often T pays for it."""
     wanted = max(Fraction(rows, FINE), Fraction(1))
     price = _priced(Query(error=wanted), promise, schema)
     many = promise.queries * MICRO // max(price.micro, 1)
     often = f"{many:,} of these in all" if many else "T does not reach"
     rough = short(float(wanted))
-    return Line(
+    return ErrorLine(
         f"A count within {rough} rows, 1% of all", in_words(price.micro), f"± {rough} rows", often
     )
 
