@@ -113,7 +113,7 @@ class CommonQuestions(Asked):
         """Mean, standard deviation and quartiles of every number whose ends are declared.
 
         One question for each column; all of them or none if there is not enough left.
-        `describe_price` says what they cost; `profile` looks at every kind of column.
+        `describe_price` says their price; `profile` looks at every kind of column.
         """
         asked = {name: self.question(text) for name, text in self._select.summaries().items()}
         price, left = sum(map(self.unpaid, asked.values())), self.budget.remaining * MICRO
@@ -122,7 +122,7 @@ class CommonQuestions(Asked):
         return stacked({name: self.answer(question) for name, question in asked.items()})
 
     def describe_price(self) -> Price:
-        """What `describe` would cost. Nothing is spent, no row is read."""
+        """The price of `describe`. Nothing is spent, no row is read."""
         return sum((self.question(t).price for t in self._select.summaries().values()), Price(0))
 
     def _aggregate(
@@ -186,8 +186,8 @@ class CommonQuestions(Asked):
     ) -> dict[tuple[str, ...], Table]:  # fmt: skip
         """Counts by every combination of `width` of the columns; the tables agree.
 
-        Asked together they cost less than alone at the same mean error; or they spend `budget`
-        queries as well as they can. db.price(sulq.Marginals(...)) says what they cost.
+        Asked together their price is lower at the same mean error; or they spend `budget`
+        queries as well as they can. db.price(sulq.Marginals(...)) says the price.
         """
         asked = Marginals(
             columns, width, where=where, rows=rows, budget=budget, weights=weights,
@@ -216,7 +216,7 @@ class CommonQuestions(Asked):
         self, expression: str = "count(*)", where: str | None = None, *, over: str | None = None,
         start: Any = None, horizon: int | None = None, error: Any = None,
     ) -> Price:  # fmt: skip
-        """What `running` costs every period that is open now; those that open later pay less."""
+        """The price of `running` for every period open now; those that open later pay less."""
         asked = Running(summed(expression), over, start, horizon)
         return self.question(Query(asked, where=where, error=error)).price
 
@@ -243,7 +243,7 @@ class CommonQuestions(Asked):
         return profile(self, budget=budget)
 
     def profile_price(self, *, budget: Any = None) -> Price:
-        """What `profile` would cost. Nothing is spent, no row is read."""
+        """The price of `profile`. Nothing is spent, no row is read."""
         return profile_price(self, budget=budget)
 
 

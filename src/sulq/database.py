@@ -86,7 +86,7 @@ class Database(CommonQuestions):
 
         A question asked before returns its stored answer, free. A repeated `request_id` never
         pays twice or gets a second answer. Counts and tables over the same columns are measured
-        together where that costs less for the same mean error; share=False asks each by itself;
+        together where the price is lower for the same mean error; share=False asks each by itself;
         together=True makes the list one question of the ledger, as the parts of a SQL statement
         are. With combine=True the answer to one query is read off it and all earlier answers.
         """
@@ -196,7 +196,7 @@ class Database(CommonQuestions):
         self, query: Query | Sequence[Query] | Marginals | str, *,
         define: Iterable[RowFunction] = (),
     ) -> Price:  # fmt: skip
-        """What a question would cost. Nothing is spent, no row is read.
+        """The price of a question. Nothing is spent, no row is read.
 
         `.estimate` has what stored answers say about it already, free.
         """

@@ -109,7 +109,7 @@ class Estimator:
 def not_known(more: str = "") -> NotKnown:
     """No stored answer tells it."""
     said = "the stored answers about these rows do not tell this. Nothing was charged."
-    return NotKnown(f"{said}\n{more or 'Ask it: db.price(...) says what that costs.'}")
+    return NotKnown(f"{said}\n{more or 'Ask it: db.price(...) says the price.'}")
 
 
 def combined(found: Any, estimated: Any) -> Any:

@@ -5,7 +5,7 @@
     %%sulq
     select region, avg(income) from people group by region
 
-A cell shows what it costs. It is asked within the limit that --spend set; without one, whoever runs
+A cell shows its price. It is asked within the limit that --spend set; without one, whoever runs
 the cell is asked y or n. What was asked before is free and needs neither.
 """
 

@@ -152,7 +152,7 @@ def _promise(stated: Mapping[str, Any]) -> Promise:
     if stated["epsilon"] is None or stated["queries"] is None:
         raise PromiseError(
             "state the promise: epsilon=..., queries=... (and delta=1e-6 unless given). "
-            "`sulq plan --rows N` shows what each choice costs."
+            "`sulq plan --rows N` shows what each choice buys."
         )
     terms = {k: v for k, v in stated.items() if k != "pricing" and (k, v) != ("share", None)}
     return Promise(**terms)

@@ -234,7 +234,7 @@ class Planner:
         return BatchPlan(tuple(known_of), self._bundle(private) if private else None, tuple(facts))
 
     def _shared(self, queries: list[Query]) -> SharedPlan | None:
-        """A plan for the whole batch that costs less than asking each by itself."""
+        """A plan for the whole batch at a lower price than asking each by itself."""
         if len(queries) < 2 or not self._may_share:
             return None
         checked = {q: self.check(q) for q in queries}
@@ -270,7 +270,7 @@ class Planner:
         return [self._shared_by(found, self.plan(list(found.queries))) for found in by_pieces]
 
     def _micro(self, query: Query) -> int:
-        """What one query costs by itself, in micro-queries."""
+        """The price of one query by itself, in micro-queries."""
         return self.tariff(self.check(query)).price.micro
 
     def _as_tables(
@@ -425,7 +425,7 @@ class Planner:
 
 
 def _micro(plan: BatchPlan) -> int:
-    """What a plan costs, in micro-queries."""
+    """The price of a plan, in micro-queries."""
     return 0 if plan.bundle is None else plan.bundle.price.micro
 
 

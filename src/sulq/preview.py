@@ -60,10 +60,10 @@ class Width:
 
 @dataclass(frozen=True, slots=True)
 class Preview:
-    """What a statement would cost and how exact it would be."""
+    """The price of a statement and how exact it would be."""
 
     price: Price
-    free: bool  # asked before, or public: it costs nothing
+    free: bool  # asked before, or public
     widths: dict[str, Width]
     public: bool = False  # nothing private is asked
 

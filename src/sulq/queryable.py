@@ -60,7 +60,7 @@ class Queryable(Protocol):
         ...
 
     def price(self, query: Query | Sequence[Query] | Marginals | str) -> Price:
-        """What a question would cost. Nothing is spent, no row is read."""
+        """The price of a question. Nothing is spent, no row is read."""
         ...
 
     def project(self, model: Any, *, clip: float | None = None) -> Queryable:

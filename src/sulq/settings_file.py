@@ -154,7 +154,7 @@ def draft(source: str, schema: str, settings: Settings) -> str:
     say = json.dumps  # a JSON string is a TOML string
     return f"""\
 # Where the private rows are, and what is promised about them.
-# Paths start at this file's folder. `sulq plan --rows N` shows what each choice costs.
+# Paths start at this file's folder. `sulq plan --rows N` shows what each choice buys.
 source = {say(source)}
 schema = {say(schema)}            # columns, bounds, categories: `sulq schema draft` helps
 

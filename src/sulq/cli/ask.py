@@ -1,7 +1,7 @@
 """Questions from a terminal: count, sum, mean, histogram, crosstab, SQL; prices; rehearsals.
 
 Each question is a function of its own options. `sulq count`, `sulq price count` and `sulq estimate
-count` take the same ones: the first asks it, the second says what it would cost, the third what
+count` take the same ones: the first asks it, the second says its price, the third what
 earlier answers say about it.
 """
 
@@ -198,7 +198,7 @@ UNDRAWN = ("count", "sum", "mean")  # one number
 
 def add(app: typer.Typer, panel: str) -> None:
     """Add each question, and its price under `sulq price`."""
-    price = typer.Typer(no_args_is_help=True, help="What a question would cost. Nothing is spent.")
+    price = typer.Typer(no_args_is_help=True, help="The price of a question. Nothing is spent.")
     known = typer.Typer(no_args_is_help=True, help="What earlier answers say about it. Free.")
     for name, (question, text) in QUESTIONS.items():
         makers: dict[str, Callable[..., Any]] = {"question": question}
@@ -237,7 +237,7 @@ def estimate_of(settings: Settings, question: Asking) -> Said:
 
 
 def price_of(settings: Settings, question: Asking) -> Said:
-    """What a question would cost, and how exact it would be. Nothing is spent."""
+    """The price of a question, and how exact it would be. Nothing is spent."""
     with looked_at(settings) as db:
         query = question.priced(db)
         price, left, n = db.price(query), db.budget, max(db.rows, 1)

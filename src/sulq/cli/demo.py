@@ -181,7 +181,7 @@ def _end(folder: Path, screen: Screen) -> None:
     for line in (*_activation(), f"cd {folder}", *TO_TRY):
         screen.code(line)
     screen.say(
-        "\nYour own table: [bold]sulq plan --rows N[/bold] shows what a promise costs, "
+        "\nYour own table: [bold]sulq plan --rows N[/bold] shows what a promise buys, "
         "[bold]sulq schema draft FILE[/bold] writes a first schema, [bold]sulq init FILE[/bold] "
         "the settings. The tutorial is docs/tutorial.md."
     )

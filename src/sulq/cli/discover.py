@@ -31,9 +31,9 @@ def discover(
     """
     if price:
         with looked_at(settings) as db:
-            cost = db.price(Query(Discover(column, at_least), where=where))
+            price = db.price(Query(Discover(column, at_least), where=where))
             return Said(
-                {"price_micro": cost.micro}, f"price {cost}. Nothing was spent; {db.budget}."
+                {"price_micro": price.micro}, f"price {price}. Nothing was spent; {db.budget}."
             )
     with opened(settings) as db:
         found = db.discover(column, at_least, where=where)

@@ -57,7 +57,7 @@ def demo(folder: Folder = Path(".demo")) -> None:
 
 
 def plan(rows: Rows, promise: dict[str, Any]) -> Said:
-    """What a promise costs, before any data is opened.
+    """What a promise buys, before any data is opened.
 
     One answer is a count, or a sum of numbers between 0 and 1.
 

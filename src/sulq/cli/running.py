@@ -34,9 +34,9 @@ def running(
     said = {"where": where, "start": start, "horizon": horizon}
     if price:
         with looked_at(settings) as db:
-            cost = db.running_price(summed, **said)  # type: ignore[arg-type]
+            price = db.running_price(summed, **said)  # type: ignore[arg-type]
             return Said(
-                {"price_micro": cost.micro}, f"price {cost}. Nothing was spent; {db.budget}."
+                {"price_micro": price.micro}, f"price {price}. Nothing was spent; {db.budget}."
             )
     with opened(settings) as db:
         found = db.running(summed, **said).table()  # type: ignore[arg-type]

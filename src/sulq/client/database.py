@@ -1,6 +1,6 @@
 """The front door over HTTP: questions travel, prices are computed here.
 
-Everything a question costs and how its answer is laid out follows from the schema and the
+The price of a question and how its answer is laid out follows from the schema and the
 promise, which the server gives at the start. So only two things travel: the queries of a
 question, and the noisy numbers that come back, exactly.
 """

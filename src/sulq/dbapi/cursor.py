@@ -129,7 +129,7 @@ class Cursor:
     def _forget(self) -> None:
         self.description: list[tuple[Any, ...]] | None = None
         self.rowcount = -1
-        self.price: Price | None = None  # what the statement costs; asked again it is free
+        self.price: Price | None = None  # of the statement; asked again it is free
         self.table: Table | None = None  # the last result, with .remaining and .note
         self._rows: Iterator[tuple[Any, ...]] = iter(())
 

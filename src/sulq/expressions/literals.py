@@ -1,6 +1,6 @@
 """A constant that is compared with a column must be a value the column can have.
 
-`region = 'North'` is true of no row where 'north' was declared: a slip that would cost a query.
+`region = 'North'` is true of no row where 'north' was declared: a slip that would be paid for.
 It is refused with the nearest value named. Inequalities stay free: an age of at least 0 or at
 most 200 says what it means.
 """

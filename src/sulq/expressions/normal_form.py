@@ -5,7 +5,7 @@ combination of pieces is its truth table; the table is written back as a predica
 So `b`, `b = true` and `not not b` are one question, and so are `age > 40` and `age >= 41` of whole
 numbers. "True" is what counts, as in a WHERE: false and missing are the same here. Parts that a
 table would be too large for, or that look at long texts and wide numbers in other ways than by
-comparing them with constants, stay as they are: two forms of one question then cost twice, but
+comparing them with constants, stay as they are: two forms of one question are then paid twice, but
 never do two questions get one form.
 """
 

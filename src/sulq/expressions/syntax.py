@@ -88,10 +88,10 @@ def _slips(a: str, b: str) -> int:
     for i, x in enumerate(a, 1):
         row = [i]
         for j, y in enumerate(b, 1):
-            cost = min(rows[-1][j] + 1, row[-1] + 1, rows[-1][j - 1] + (x != y))
+            steps = min(rows[-1][j] + 1, row[-1] + 1, rows[-1][j - 1] + (x != y))
             if i > 1 and j > 1 and (x, a[i - 2]) == (b[j - 2], y):
-                cost = min(cost, rows[-2][j - 2] + 1)
-            row.append(cost)
+                steps = min(steps, rows[-2][j - 2] + 1)
+            row.append(steps)
         rows.append(row)
     return rows[-1][-1]
 

@@ -4,7 +4,7 @@ The first question asks, for every term, for the rows and the sum of the label i
 From them each term by itself has a shape, as naive Bayes would have it. The rounds after it ask for
 the sum of what the model predicts in the same cells, all terms at once: where that differs from the
 sum of the label, shapes move. The label itself is asked about once. A prediction lies in
-[-1/2, 1/2], so it costs a quarter of what a residual in [-1, 1] does.
+[-1/2, 1/2], so its price is a quarter of that of a residual in [-1, 1].
 """
 
 from __future__ import annotations
@@ -54,7 +54,7 @@ from sulq.learn.task import (
 )
 
 FIRST = Fraction(1, 2)  # of the budget, for the first question
-# Of a row and of its label in the first question: what it costs goes to the label, by 144 of 169.
+# Of a row and of its label in the first question: its price goes to the label, by 144 of 169.
 WEIGHTS = (Fraction(5, 13), Fraction(12, 13))
 PAIR_BINS = 5  # of a number that is one of a pair
 LEVEL_STEP = 0.7  # of what all rows together are off by

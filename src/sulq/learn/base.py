@@ -49,8 +49,8 @@ BOUNDS = "For arrays: the range that X can have, or low ends and high ends."
 class Learner(ABC):
     """A model whose hyper-parameters are its constructor's arguments, kept unchanged.
 
-    Every learner takes `budget`, the queries that `fit` on a database may spend: None is what
-    its questions cost at the database's own noise. epsilon, delta, guarantee and bounds are for
+    Every learner takes `budget`, the queries that `fit` on a database may spend: None is the
+    price of its questions at the database's own noise. epsilon, delta, guarantee and bounds are for
     `fit` on arrays, which opens a database in memory under that promise and spends all of it.
     bounds is (low, high), or a list of low ends and one of high ends; only an X of Booleans needs
     none, because nothing is read off X.

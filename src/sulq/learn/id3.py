@@ -226,7 +226,7 @@ class Levels:
         return self.rule.least(min(sizes), self.classes, std)
 
     def std(self, share: Any) -> float:
-        """The standard deviation of a count when a level may cost so much."""
+        """The standard deviation of a count at so high a price of a level."""
         if share is None:
             return self._natural_std
         power = 1.0 if self.db.promise.noise == "laplace" else 0.5
@@ -276,11 +276,11 @@ class Levels:
         ]
 
     def natural(self) -> Fraction:
-        """What the level costs at the database's own noise: no more than the dearest for each."""
+        """The price of the level at the database's own noise: no more than the dearest for each."""
         return len(self._asked()) * max(price.queries for price in self._prices)
 
     def price(self, depth: int) -> sulq.Price:
-        """The most that so many levels cost; the attribute at the root is used up by then."""
+        """The most paid for so many levels; the attribute at the root is used up by then."""
         micro = [price.micro for price in self._prices]
         return sulq.Price(sum(micro) + (depth - 1) * (len(micro) - 1) * max(micro))
 

@@ -92,7 +92,8 @@ class KMeans(Transformer, Clusterer):
 
     `max_iter` steps share the rest of `budget`; later ones get more, since only the last one's
     noise stays. When a step moves no centre further than its noise, what is left goes into one
-    last step. By default a fit costs `max_iter` steps at the database's own noise, seeds included.
+    last step. By default a fit pays for `max_iter` steps at the database's own noise, seeds
+    included.
 
     A cluster whose count is not well above its noise keeps its centre (on_small="keep") or
     ends the fit (on_small="raise"); small_clusters_ names those of the last step.
@@ -118,7 +119,7 @@ class KMeans(Transformer, Clusterer):
     bounds: Any = parameter(None, BOUNDS)
 
     def _price(self, task: Task) -> sulq.Price:
-        # What a step costs is the same for all centres; an auditor's goes by how many differ.
+        # The price of a step is the same for all centres; an auditor's goes by how many differ.
         alike = np.full((self.n_clusters, len(task.columns)), CENTRE)
         some = self._packed(task) if is_exact(task.db) else alike
         self._given(task)  # refuses what cannot be
@@ -200,7 +201,7 @@ class KMeans(Transformer, Clusterer):
     # --- where it begins ----------------------------------------------------------------
 
     def _seeded(self, task: Task) -> bool:
-        """Are seeds asked for, where a question about many points costs as much as any?"""
+        """Are seeds asked for, where a question about many points has the price of any?"""
         wanted = isinstance(self.init, str) and self.init == "seeds"
         return wanted and task.db.pricing not in ("paper", EXACT)
 
@@ -268,7 +269,7 @@ class KMeans(Transformer, Clusterer):
         self, db: sulq.Queryable, columns: Sequence[str] | None = None, *, bins: int = 20,
         budget: float | None = None,
     ) -> sulq.Price:  # fmt: skip
-        """What the histogram of `plot` costs, also before a fit. Nothing is spent."""
+        """The price of the histogram of `plot`, also before a fit. Nothing is spent."""
         price: sulq.Price = db.price(self._histogram(db, columns, bins, budget)[1])
         return sulq.Price(price.micro, price.half_widths[:1])
 

@@ -1,7 +1,7 @@
 """SVD and PCA (PODS 05, 4.1): eigenvectors of a noisy second-moment matrix. One query each.
 
 A paper's row x in [0, 1]^d is moved to y = x - 1/2, so that |y|^2 <= d/4 instead of d: the
-matrix costs a sixteenth, and A^T A about 0 follows from the moments about 1/2 and n.
+matrix has a sixteenth of the price, and A^T A about 0 follows from the moments about 1/2 and n.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """Where k-means begins: the cells of many public points, clustered offline.
 
-A step of k-means does not cost more for more centres, since a row is near one of them. So a few
+A step of k-means has the same price for more centres, since a row is near one of them. So a few
 steps are asked over many points that are spread over the box without looking at data. Cells well
 above their noise become weighted points; the next question has points around these, and the last
 cells are clustered into k, which asks nothing, as often as one likes.

@@ -68,7 +68,7 @@ class SpectralClustering(Drawn, Transformer, Clusterer):
     def _price(self, task: Task) -> sulq.Price:
         first, later = self._shares(task)
         asked = self._directions(task)._price(first)
-        # What a step costs does not depend on which directions there are, only on how many.
+        # The price of a step does not depend on which directions there are, only on how many.
         some = task.db.project(stand_in(task, self._dimensions(task)))
         names = tuple(f"pc{i + 1}" for i in range(self._dimensions(task)))
         rest = self._grouping()._price(Task(some, names, None, later))
@@ -175,7 +175,7 @@ def first_of(model: SVD, k: int) -> SVD:
 
 
 def stand_in(task: Task, k: int) -> SVD:
-    """A model of k public directions, each of all columns: what is asked of it costs the same."""
+    """A model of k public directions, each of all columns: it is asked at the same price."""
     d = len(task.columns)
     made = SVD(k)
     made.columns_, made.n_features_in_ = task.columns, d

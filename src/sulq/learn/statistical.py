@@ -139,7 +139,7 @@ def rows_needed(
 
 
 def price_of(db: sulq.Queryable, queries: Sequence[sulq.Query]) -> sulq.Price:
-    """What these cost when each is asked by itself; equal ones are paid once."""
+    """The price of these when each is asked by itself; equal ones are paid once."""
     return sum((db.price(query) for query in dict.fromkeys(queries)), sulq.Price(0))
 
 

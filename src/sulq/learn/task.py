@@ -30,7 +30,7 @@ class Task:
     db: sulq.Queryable
     columns: tuple[str, ...]
     label: str | None
-    budget: Any  # None: what the questions cost at the database's own noise
+    budget: Any  # None: the price of the questions at the database's own noise
 
     @property
     def classes(self) -> Any:

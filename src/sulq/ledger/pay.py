@@ -184,7 +184,7 @@ def pay(
 
 
 def _check_most(requests: Sequence[Request], price: int, name: str) -> None:
-    """Refuse what costs more than it did when it was allowed: the rows were refreshed meanwhile."""
+    """Refuse what has a higher price than when it was allowed: the rows were refreshed since."""
     allowed = min((r.most for r in requests if r.most is not None), default=price)
     if price > allowed:
         error = BudgetExceeded(price, allowed, name)

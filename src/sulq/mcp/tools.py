@@ -160,7 +160,7 @@ TOOLS = (
     ),
     Tool(
         "price", "Price",
-        "What a SELECT would cost, how exact the answer would be, and a price_token to ask it "
+        "The price of a SELECT, how exact the answer would be, and a price_token to ask it "
         "with. Free. to_pay is 0 for what was asked before.", (DATASET, STATEMENT),
     ),
     Tool(
@@ -172,7 +172,7 @@ TOOLS = (
     ),
     Tool("budget", "Budget", "What is spent and left of a dataset, and of your cap. Free.",
          (DATASET,)),
-    Tool("history", "History", "What you asked so far and what it cost. Free.", (DATASET, LIMIT)),
+    Tool("history", "History", "What you asked so far and what was paid. Free.", (DATASET, LIMIT)),
 )  # fmt: skip
 BY_NAME = {tool.name: tool for tool in TOOLS}
 

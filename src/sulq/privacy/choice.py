@@ -2,7 +2,7 @@
 
 A cell at distance d is chosen with probability proportional to exp(-rate * d), up to a factor
 1 +- 2**-96. Distances are whole numbers, weights are integers, no float is formed.
-Proof, and what a choice costs: docs/proofs/choice.md
+Proof, and the price of a choice: docs/proofs/choice.md
 """
 
 from __future__ import annotations

@@ -73,7 +73,7 @@ def plan_table(
     noise: str = "gaussian",
     guarantee: str = "beliefs",
 ) -> list[dict[str, Any]]:
-    """Return what each choice of T and epsilon costs, beside the sampling error of `rows`.
+    """Return what each choice of T and epsilon buys, beside the sampling error of `rows`.
 
     Each line has queries, epsilon, variance (R), std, half_width (95%), sampling (sqrt(n)/2)
     and ratio (std/sampling: below 1, the noise is below the sampling error).

@@ -1,7 +1,7 @@
 """A checked query -> its price, and the noise each released number will carry.
 
 The currency is the paper's: one query is one sum of a function into [0, 1] with variance R.
-A vector answer costs the size of what one row can change, measured as its noise kind wants:
+The price of a vector answer is the size of what one row can change, as its noise kind wants it:
 squared L2 for gaussian, L1 for laplace, coordinates for binomial and stitched. Prices are
 whole micro-queries, rounded up, and never depend on the rows.
 """
@@ -68,7 +68,7 @@ class Tariff:
 
 
 def tariff_of(query: Priced, promise: Promise, pricing: str = "geometry") -> Tariff:
-    """What `query` costs under `promise`, and the noise that buys."""
+    """The price of `query` under `promise`, and the noise that buys."""
     kinds = tuple(_kind(r) for r in query.releases)
     if len(kinds) > FEW:
         return _computed(query, kinds, promise, pricing)
@@ -111,7 +111,7 @@ def _computed(
 
 
 def _of_choice(query: Priced, share: Fraction, promise: Promise, pricing: str) -> Tariff:
-    """A choice costs what a row can change; how sharp it is follows from the promise."""
+    """The price of a choice is what a row can change; how sharp it is follows from the promise."""
     law = choosing(promise, share)
     price = Price(math.ceil(_size(query, promise, pricing) * MICRO), (law.half_width(0.95),))
     return Tariff(price, (1,), (law,), (Fraction(1),))

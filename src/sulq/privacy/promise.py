@@ -31,7 +31,7 @@ from sulq.privacy.promise_terms import (
 NOISES = ("gaussian", "laplace", "binomial", "stitched")
 GUARANTEES = ("beliefs", "dp")
 FEWEST_STEPS = 2**10  # grid steps in one unit, where the promise leans on a fine grid
-GRID_MARGIN = 1 + 1e-5  # with GRID_VARIANCE, what the grid costs a dp promise:
+GRID_MARGIN = 1 + 1e-5  # with GRID_VARIANCE, what the grid adds to the noise of a dp promise:
 GRID_VARIANCE = 3  # steps squared; docs/proofs/promise.md
 BEND = 3  # the stitched law bends at this many sqrt(R)
 SAYS_LITTLE = 20.0  # an epsilon above this is allowed, and warned about

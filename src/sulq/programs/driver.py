@@ -71,8 +71,8 @@ def driven(module: Module, name: str, limits: Limits) -> Driven:
     """The module that runs an exported function over rows."""
     kind, target = export_type(module, name), module.exports[name]
     weights = [weights_of(f) for f in module.functions]
-    cost = check_calls(weights)[target]
-    metered = cost is None or cost > limits.fuel
+    most = check_calls(weights)[target]
+    metered = most is None or most > limits.fuel
     stores = any(i.code in op.STORES for f in module.functions for i in f.body)
     added = Places(len(module.globals), len(module.globals) + 1)
     own = 0 if module.pages is None else 1

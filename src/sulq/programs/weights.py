@@ -1,4 +1,4 @@
-"""What an accepted module may be, and what a run of it costs at most.
+"""What an accepted module may be, and what fuel a run of it takes at most.
 
 Fuel is counted in instructions. A function's own instructions are paid when it is entered, a loop's
 at each of its rounds; so what was paid is never less than what was run.
@@ -64,16 +64,16 @@ def weights_of(function: Function) -> Weights:
 
 
 def check_calls(weights: list[Weights]) -> list[int | None]:
-    """The most that each function can cost, None where it has loops; refuse recursion."""
-    costs: dict[int, int | None] = {}
+    """The most fuel that each function can take, None where it has loops; refuse recursion."""
+    found: dict[int, int | None] = {}
     for first in range(len(weights)):
         todo, open_ = [(first, False)], set[int]()
         while todo:
             f, done = todo.pop()
             if done:
                 open_.discard(f)
-                costs[f] = _cost(weights[f], costs)
-            elif f not in costs:
+                found[f] = _fuel(weights[f], found)
+            elif f not in found:
                 open_.add(f)
                 todo.append((f, True))
                 for g in weights[f].calls:
@@ -83,14 +83,14 @@ def check_calls(weights: list[Weights]) -> list[int | None]:
                             "Recursion is not allowed: write a loop."
                         )
                     todo.append((g, False))
-    return [costs[f] for f in range(len(weights))]
+    return [found[f] for f in range(len(weights))]
 
 
-def _cost(weights: Weights, costs: dict[int, int | None]) -> int | None:
+def _fuel(weights: Weights, found: dict[int, int | None]) -> int | None:
     total = weights.entry
     for g in weights.calls:
-        cost = costs[g]
-        if cost is None:
+        most = found[g]
+        if most is None:
             return None
-        total += cost
+        total += most
     return None if weights.loops else total

@@ -10,7 +10,7 @@ discovery_threshold.py  from how many rows on a discovery names a value
 facts.py              what a question asks that is public: exact, and free
 features.py           aggregates of one person's rows as columns with a range
 grid.py               a row's contribution as a whole number
-joint_price.py        what several residuals of the same rows cost together
+joint_price.py        the price of several residuals of the same rows together
 means.py              a mean: what is asked for it, and how it is read off
 measurements.py       what leaves in place of the cell sums: combinations of them
 moment_blocks.py      means, squares and products of expressions, weighted together

@@ -88,7 +88,7 @@ def public_cells(checked: CheckedQuery) -> bool:
 
 
 def merged(public: Sequence[bool], private: Answer | None, fact: Answer | None) -> Answer:
-    """One answer of both; the private one says what it cost and what is left.
+    """One answer of both; the private one has the price and says what is left.
 
     `public` says of each number that the query releases which of the two it comes from.
     """

@@ -1,4 +1,4 @@
-"""What several residuals of the same rows cost together."""
+"""The price of several residuals of the same rows together."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ Parts = tuple[tuple[CheckedQuery, Tariff], ...]
 
 
 def priced_together(parts: Parts, guarantee: str) -> Parts:
-    """The same parts; residuals of the same rows cost what a row can move in all of them.
+    """The same parts; residuals of the same rows are priced by what a row can move in all of them.
 
     Under dp that is the sum of their prices, rounded up once. Two rows that are furthest apart in
     one residual are not so in all, so under beliefs it is less. Each part bears its share.
@@ -39,7 +39,7 @@ def priced_together(parts: Parts, guarantee: str) -> Parts:
 
 
 def _price_of(queries: Sequence[CheckedQuery], guarantee: str) -> int:
-    """What residuals of the same rows cost together, in micro-queries."""
+    """The price of residuals of the same rows together, in micro-queries."""
     axes = list(dict.fromkeys(a.text for q in queries for a in q.axes))
     found = {a.text: a for q in queries for a in q.axes}
     parts = tuple(

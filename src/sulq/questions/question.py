@@ -105,7 +105,7 @@ class Question:
 
     @property
     def price(self) -> Price:
-        """What it costs; equal bundles are paid once, and what is public is free."""
+        """The price; equal bundles are paid once, and what is public is free."""
         distinct = {bundle.text: bundle.price for bundle in self.bundles}
         if self.apart:
             most = max(price.micro for price in distinct.values())
@@ -221,7 +221,7 @@ def public_answer(query: CheckedQuery, exact: list[list[Fraction]], remaining: i
 def released_answer(
     query: CheckedQuery, exact: list[list[Fraction]], stds: list[list[float]], spread: Spread
 ) -> Answer:
-    """Numbers that were read off stored answers, each with its own error: they cost nothing."""
+    """Numbers that were read off stored answers, each with its own error: free."""
     none = (0.0,) * len(query.releases)
     found = _laid_out(query, exact, none, Price(0), 0, spread)
     return replace(found, stds=tuple(map(tuple, stds)))

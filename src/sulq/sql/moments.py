@@ -2,7 +2,7 @@
 
 COUNT and SUM alone are plain sums. What divides by a count (AVG, VAR, CORR, ...) asks for
 sums about the middle of the declared range, beside one count of the rows where everything is
-known: that costs least. Aggregates over the same rows share one count.
+known: at the least price. Aggregates over the same rows share one count.
 """
 
 from __future__ import annotations

@@ -226,7 +226,7 @@ def _scaled(
 
 
 def _price(workload: Workload, weights: dict[Axes, Fraction], guarantee: str) -> Fraction:
-    """What the parts cost together, in queries."""
+    """The price of the parts together, in queries."""
     parts = [Part(part, weight**2) for part, weight in weights.items()]
     if guarantee == "dp":
         return radius2(parts, workload.sizes)

@@ -3,7 +3,7 @@
 A batch of counts is a matrix W over the cells of its columns. Cells that every count treats alike
 are one; of those that are left, whole-number combinations are measured that make the mean variance
 of W's answers smallest for the price (optimum.py). The counts are then read off by least squares,
-so they agree with each other. Used when it costs less for the same mean error.
+so they agree with each other. Used when its price is lower for the same mean error.
 
 Where too many cells differ, combinations made for ranges, prefixes or suffixes of the widest
 column, or of the two widest, are measured in every cell of the others, or the cells themselves.

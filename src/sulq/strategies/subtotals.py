@@ -5,7 +5,7 @@ too many values to look at each: every number adds up some cells that all of the
 Whole-number combinations of those cells are measured that make the mean variance of all tables,
 each counting alike, smallest for the price (optimum.py). All numbers are read off the same
 combinations, so they agree. Where it is public how many rows there are in all, tables use it: it
-costs nothing, and the cells add up to it.
+is free, and the cells add up to it.
 """
 
 from __future__ import annotations

@@ -9,7 +9,7 @@ marginals.py     Marginals: all tables of some columns, asked together
 number_text.py   noisy numbers as people read them
 per_person.py    PerPerson: one row for each person in place of their rows
 plain_values.py  what plain values are: frozen, with a JSON form
-price.py         Price: what a question costs
+price.py         Price: what a question is paid with
 query.py         Query, Rows, partitions and values
 row_sets.py      shards by number and rows by key, as people name them
 schema.py        Schema: the declared columns of one table, and that of its periods

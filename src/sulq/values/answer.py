@@ -33,7 +33,7 @@ class Answer(Arithmetic):
     stds: tuple[tuple[float, ...], ...]
     cells: tuple[Any, ...]
     names: tuple[str, ...]
-    price: Price  # what this question costs; asked again it is free
+    price: Price  # of this question; asked again it is free
     remaining: int  # micro-queries left for the rows that have spent most
     spread: Spread = field(repr=False, compare=False)
     note: str = ""

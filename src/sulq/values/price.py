@@ -1,4 +1,4 @@
-"""What a question costs, and what there is to spend."""
+"""What is paid for a question, and what there is to spend."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from sulq.values.plain_values import EXACT
 
 @dataclass(frozen=True, slots=True)
 class Price:
-    """What a question costs, known before it is asked."""
+    """What is paid for a question, known before it is asked."""
 
     micro: int
     half_widths: tuple[float, ...] = ()  # 95%, of each released number, in its own units

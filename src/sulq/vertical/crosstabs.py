@@ -1,7 +1,7 @@
 """crosstab: two categories in two databases, every pair of labels with its share of the people.
 
 Each database is asked once for the counts of its own column by block and label. Everybody is
-in one cell, so a whole table costs what a histogram costs.
+in one cell, so the price of a whole table is that of a histogram.
 """
 
 from __future__ import annotations

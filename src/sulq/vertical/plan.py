@@ -33,7 +33,7 @@ class Part:
 
     @property
     def price(self) -> sulq.Price:
-        """What the batch costs; equal questions cost once."""
+        """The price of the batch; equal questions are paid once."""
         return sum(map(self.db.price, dict.fromkeys(self.queries)), sulq.Price(0))
 
     def ask(self) -> list[sulq.Answer]:

@@ -81,7 +81,7 @@ class Publication:
 
     @property
     def price(self) -> sulq.Price:
-        """What the whole file cost."""
+        """The price of the whole file."""
         return sum(self.prices, sulq.Price(0))
 
     @property

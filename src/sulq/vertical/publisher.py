@@ -200,6 +200,6 @@ def publish(
     except OSError as error:
         raise sulq.Refused(
             f"{str(to)!r} cannot be written: {error.strerror}. What was paid for is kept: "
-            "publishing again costs nothing more."
+            "publishing again is free."
         ) from None
     return made

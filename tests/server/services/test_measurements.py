@@ -193,7 +193,7 @@ PROGRAMS = {
 def test_a_period_has_room_for_all_fuel_of_all_rows(tmp_path, monkeypatch, name):
     """Whatever made-up rows take: instructions x what one can take x n, from the question alone."""
     body, instructions = PROGRAMS[name]
-    monkeypatch.setattr("sulq.programs.cost.unit_seconds", lambda: 1e-6)
+    monkeypatch.setattr("sulq.programs.worst_time.unit_seconds", lambda: 1e-6)
     monkeypatch.setattr(MadeUp, "seconds", lambda *_: 0.001)
     settings = {"epsilon": 1.0, "queries": 100, "ledger": ":memory:", "programs": True}
     with sulq.open(people(300), SCHEMA, **settings) as db:

@@ -41,7 +41,7 @@ async def ask(here: ADataset, body: models.Ask, request_id: RequestId = None) ->
     return await _answered(here, _maker(here, body), request_id, form, body.most_micro)
 
 
-@route("POST /datasets/{name}/price", "What a question would cost", models.PriceReply)
+@route("POST /datasets/{name}/price", "The price of a question", models.PriceReply)
 async def price(here: ADataset, body: models.ToPrice) -> Response:
     """Nothing is spent and no row is read. The price depends on the question alone."""
     answers = here.services.answers

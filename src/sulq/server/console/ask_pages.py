@@ -50,7 +50,7 @@ D = "/datasets/{name}"
 
 @dataclass(frozen=True, slots=True)
 class PricedForm:
-    """What a question will cost and how close its answer will be."""
+    """The price of a question and how close its answer will be."""
 
     price_micro: int
     errors: list[tuple[str, str]]

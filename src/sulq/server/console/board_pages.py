@@ -1,7 +1,7 @@
 """Boards of answers, and sharing: what people of a dataset let each other look at.
 
 A board shows answers that were paid for, so looking at it is free. Asking all of it again has its
-price shown first; while the rows are the same it costs nothing.
+price shown first; while the rows are the same it is free.
 """
 
 from __future__ import annotations
@@ -160,7 +160,7 @@ async def remove(here: PageContext) -> Response:
 
 @pages.post(D + "/boards/{id}/price")
 async def price(here: PageContext) -> Response:
-    """What asking all of a board again costs at most, before anything is paid."""
+    """The price of asking all of a board again, at most, before anything is paid."""
     return await board(here, await _price(here))
 
 

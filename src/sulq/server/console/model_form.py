@@ -36,7 +36,7 @@ class Wish:
     columns: tuple[str, ...]
     label: str
     params: tuple[tuple[str, int], ...]
-    budget: str  # in queries, as it was typed; "" is what the questions cost by themselves
+    budget: str  # in queries, as it was typed; "" is the price of the questions by themselves
     drawn: bool = False  # a noisy histogram behind the centres, too?
 
     @classmethod

@@ -79,7 +79,7 @@ async def _again(here: PageContext, problem: SulqError) -> Response:
 
 @pages.post(D + "/preview", again=_again)
 async def preview(here: PageContext) -> Response:
-    """The most it will cost, before anything is paid."""
+    """The most that will be paid for it, before anything is paid."""
     facts, wish = await facts_of(here), Wish.of(here.form)
     db = await here.database()
     return _form(here, facts, wish, price=await here.run(wish.price, db))

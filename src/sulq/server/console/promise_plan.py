@@ -119,7 +119,7 @@ class PromisePlan:
 
 @pages.get("/plan")
 async def planning(here: PageContext) -> Response:
-    """For everyone: no dataset is needed to see what a promise costs."""
+    """For everyone: no dataset is needed to see what a promise buys."""
     return here.page("plan.html", **await planned(here, chosen(here.said)))
 
 
@@ -286,7 +286,7 @@ def _histogram(promise: Promise, rows: int, schema: Schema, column: Column) -> E
 
 
 def _fine(promise: Promise, rows: int, schema: Schema) -> ErrorLine:
-    """What an error one names costs, and how often T pays for it."""
+    """The price of an error that one names, and how often T pays for it."""
     wanted = max(Fraction(rows, FINE), Fraction(1))
     price = _priced(Query(error=wanted), promise, schema)
     many = promise.queries * MICRO // max(price.micro, 1)

@@ -202,7 +202,7 @@ class Asking:
     async def _paid(
         self, record: Record, question: Question, came: float
     ) -> tuple[dict[str, Any], int]:
-        """The reply to a question that came then, and what it cost now."""
+        """The reply to a question that came then, and what was paid for it now."""
         answers, own = self._shared.services.answers, self._variables
         unpaid = await self._patient(lambda: answers.unpaid(self.principal, record, question))
         self._check_spending(unpaid)

@@ -24,7 +24,7 @@ from sulq.audit.promise import is_audited
 from sulq.expressions.quoting import quote
 from sulq.pipeline import Order, row_by_row
 from sulq.privacy.promise import Promise
-from sulq.programs.cost import worst_seconds
+from sulq.programs.worst_time import worst_seconds
 from sulq.questions.alike import alike
 from sulq.questions.question import Question
 from sulq.rehearsal_database import made_up, on_rows

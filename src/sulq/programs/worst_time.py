@@ -36,8 +36,8 @@ def worst_seconds(spec: Spec) -> float:
 def most_instructions(spec: Spec) -> int:
     """The most that one row can pay for."""
     module = checked(spec.code)
-    cost = check_calls([weights_of(f) for f in module.functions])[module.exports[spec.export]]
-    return spec.fuel if cost is None else min(cost, spec.fuel)
+    most = check_calls([weights_of(f) for f in module.functions])[module.exports[spec.export]]
+    return spec.fuel if most is None else min(most, spec.fuel)
 
 
 @lru_cache(maxsize=1)
