@@ -21,12 +21,10 @@ MAX_FILE, MAX_FUNCTION = 450, 60
 SAME_NAME = {
     "app": "the whole application, the API's routes, the console's pages",
     "base": "what every engine is, what every learner is",
-    "bodies": "bytes to JSON, and what the JSON of each route holds",
     "database": "the front door: here, audited, over HTTP",
     "datasets": "the service, and its routes",
     "engine": "PostgreSQL's and Spark's",
     "measurements": "combinations of cell sums, and how long answers take",
-    "plan": "of a promise, and of what several databases are asked",
     "postgres": "connections, the ledger's server, the command",
     "promise": "of noisy answers, and of audited ones",
     "writer": "one SQL for each engine",

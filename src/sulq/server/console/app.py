@@ -22,7 +22,7 @@ from sulq.server.console import (
     oidc_pages,
     owner_pages,
     people_pages,
-    plan,
+    promise_plan,
     server_pages,
     sign_in,
     timeline,
@@ -40,7 +40,7 @@ from sulq.server.services.shared_rate import rate_of
 THREADS = 64
 EACH = 8  # of them for one person
 PARTS = (
-    sign_in, oidc_pages, server_pages, plan, dataset_form, people_pages, account_pages,
+    sign_in, oidc_pages, server_pages, promise_plan, dataset_form, people_pages, account_pages,
     owner_pages, timeline, dataset_pages, ask_pages, audit_pages, model_pages, board_pages,
 )  # fmt: skip
 ROUTES: list[PageRoute] = [route for part in PARTS for route in part.pages.routes]
