@@ -31,9 +31,9 @@ def discover(
     """
     if price:
         with looked_at(settings) as db:
-            found = db.price(Query(Discover(column, at_least), where=where))
+            priced = db.price(Query(Discover(column, at_least), where=where))
             return Said(
-                {"price_micro": found.micro}, f"price {found}. Nothing was spent; {db.budget}."
+                {"price_micro": priced.micro}, f"price {priced}. Nothing was spent; {db.budget}."
             )
     with opened(settings) as db:
         found = db.discover(column, at_least, where=where)

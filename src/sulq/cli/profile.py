@@ -19,8 +19,8 @@ def profile(
     """
     if price:
         with looked_at(settings) as db:
-            found, left = db.profile_price(budget=budget), db.budget
-        return Said({"price_micro": found.micro}, f"price {found}. Nothing was spent; {left}.")
+            priced, left = db.profile_price(budget=budget), db.budget
+        return Said({"price_micro": priced.micro}, f"price {priced}. Nothing was spent; {left}.")
     with opened(settings) as db:
         found = db.profile(budget=budget)
         body = found.to_json() | {"remaining": str(db.budget.remaining)}

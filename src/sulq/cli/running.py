@@ -34,9 +34,9 @@ def running(
     said = {"where": where, "start": start, "horizon": horizon}
     if price:
         with looked_at(settings) as db:
-            found = db.running_price(summed, **said)  # type: ignore[arg-type]
+            priced = db.running_price(summed, **said)  # type: ignore[arg-type]
             return Said(
-                {"price_micro": found.micro}, f"price {found}. Nothing was spent; {db.budget}."
+                {"price_micro": priced.micro}, f"price {priced}. Nothing was spent; {db.budget}."
             )
     with opened(settings) as db:
         found = db.running(summed, **said).table()  # type: ignore[arg-type]
