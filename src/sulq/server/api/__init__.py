@@ -4,6 +4,7 @@ app.py             the routes put together, with the one shape of their errors
 dependencies.py    what routes share: who asks, which dataset, a reply as bytes
 request_bodies.py  what bodies hold, for the check of a body and the reader of openapi.json
 replies.py         what replies hold, for the same reader
+answer_replies.py  what replies to questions hold
 api_reference.py   the description -> a page with examples
 questions.py       price, ask, sql, sizes and answers: what analysts do
 datasets.py        datasets: made, described, frozen, closed; budget and ledger

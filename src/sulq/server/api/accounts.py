@@ -6,7 +6,7 @@ from fastapi import Response
 
 from sulq.errors import NotPermitted
 from sulq.server.api import replies
-from sulq.server.api import request_bodies as models
+from sulq.server.api import request_bodies as bodies
 from sulq.server.api.dependencies import Anyone, Routes, WholeOwner, reply
 from sulq.server.services.people import Key
 
@@ -29,7 +29,7 @@ async def analysts(caller: WholeOwner) -> Response:
 
 
 @route("POST /analysts", "A new analyst", replies.NewAnalystReply, status_code=201)
-async def add_analyst(caller: WholeOwner, body: models.NewAnalyst) -> Response:
+async def add_analyst(caller: WholeOwner, body: bodies.NewAnalyst) -> Response:
     """They need a key, and an invitation to a dataset."""
     await caller.look(caller.services.people.add_analyst, caller.person.tenant, body.name)
     return reply({"name": body.name}, 201)
@@ -52,8 +52,8 @@ async def keys(caller: Anyone) -> Response:
     return reply({"keys": found})
 
 
-@route("POST /keys", "A new key", models.KeyReply, status_code=201, also=(404,))
-async def new_key(caller: WholeOwner, body: models.NewKey) -> Response:
+@route("POST /keys", "A new key", replies.KeyReply, status_code=201, also=(404,))
+async def new_key(caller: WholeOwner, body: bodies.NewKey) -> Response:
     """For yourself or for one of your analysts. It is shown this once."""
     people, person = caller.services.people, caller.person
     if body.analyst is not None:
@@ -66,14 +66,14 @@ def _shown(key: Key) -> Response:
     return reply({"key": key.text, "id": key.id, "expires": key.expires}, 201)
 
 
-@route("POST /keys/rotate", "A new key in place of this one", models.KeyReply, status_code=201)
+@route("POST /keys/rotate", "A new key in place of this one", replies.KeyReply, status_code=201)
 async def rotate(caller: Anyone) -> Response:
     """For the same datasets and until the same day. The key you send ends at once."""
     return _shown(await caller.look(caller.services.people.rotate, caller.principal.key))
 
 
 @route("PUT /keys/{key}/cap", "What a key may spend", replies.CapReply)
-async def set_cap(caller: WholeOwner, key: str, body: models.SetCap) -> Response:
+async def set_cap(caller: WholeOwner, key: str, body: bodies.SetCap) -> Response:
     """Its questions are refused beyond it, at every door. What was paid before stays free."""
     cap = await caller.look(caller.services.caps.set, caller.person.tenant, key, body.queries)
     most, spent = (None, 0) if cap is None else (cap.most, cap.spent)

@@ -18,7 +18,7 @@ from sulq.errors import MICRO
 from sulq.open_database import AUDITED
 from sulq.report import stop_in
 from sulq.server.api import replies
-from sulq.server.api import request_bodies as models
+from sulq.server.api import request_bodies as bodies
 from sulq.server.api.dependencies import (
     ADataset,
     Anyone,
@@ -61,7 +61,7 @@ def _line(record: Record) -> dict[str, Any]:
 
 
 @route("POST /datasets", "Make a dataset", replies.DatasetReply, status_code=201)
-async def create(caller: WholeOwner, body: models.NewDataset) -> Response:
+async def create(caller: WholeOwner, body: bodies.NewDataset) -> Response:
     """Rows that were asked about before go on with the ledger they have."""
     services, owner = caller.services, caller.person
     arguments = {name: getattr(body, name) for name in PROMISE}
@@ -155,7 +155,7 @@ def _budgets(db: Database) -> dict[str, Any]:
 
 
 @route("PATCH /datasets/{name}", "Describe, freeze or thaw", replies.DatasetLine)
-async def change(here: OwnDataset, body: models.Change) -> Response:
+async def change(here: OwnDataset, body: bodies.Change) -> Response:
     """A frozen dataset answers nothing until it is thawed: state "open".
 
     If it froze because a scan failed, thawing wants a reason: the ledger goes on with it.
@@ -179,7 +179,7 @@ async def close(here: OwnDataset) -> Response:
 
 
 @route("POST /datasets/{name}/refresh", "Go on with changed rows", replies.DatasetReply)
-async def refresh(here: OwnDataset, body: models.Refresh) -> Response:
+async def refresh(here: OwnDataset, body: bodies.Refresh) -> Response:
     """Logged; what was spent stays spent, and stored answers about the old rows are not given."""
     schema = None if body.schema_ is None else declared(body.schema_)
     datasets, record = here.services.datasets, here.record
@@ -195,7 +195,7 @@ async def _as_now(here: DatasetCaller) -> Response:
 
 
 @route("POST /datasets/{name}/append", "Take in rows of new periods", replies.DatasetReply)
-async def append(here: OwnDataset, body: models.Append) -> Response:
+async def append(here: OwnDataset, body: bodies.Append) -> Response:
     """Logged; older periods keep what was spent on them, new ones begin with nothing.
 
     `rows` names a file that the server may read, whose rows are written into the source. Without
@@ -248,7 +248,7 @@ async def allotments(here: OwnDataset) -> Response:
     "Allot a part of T to an analyst",
     replies.AllottedReply,
 )
-async def allot(here: OwnDataset, analyst: str, body: models.Allot) -> Response:
+async def allot(here: OwnDataset, analyst: str, body: bodies.Allot) -> Response:
     """A cap, not a reservation: T is one for everybody. Logged in the ledger."""
     person = await here.look(here.services.people.analyst, here.record.tenant, analyst)
     await here.run((await here.dataset()).db.allot, person.in_ledger, body.queries)

@@ -17,7 +17,8 @@ from fastapi.routing import APIRoute
 
 from sulq.database import Database
 from sulq.errors import QueryNotAllowed, SchemaError
-from sulq.server.api.request_bodies import Body, ErrorReply
+from sulq.server.api.replies import ErrorReply
+from sulq.server.api.request_bodies import Body
 from sulq.server.gate import OPEN, RequestContext
 from sulq.server.services.access import Principal, Record
 from sulq.server.services.context import Services

@@ -14,7 +14,7 @@ from sulq.errors import LimitReached
 from sulq.report import markdown
 from sulq.report import report as full_report
 from sulq.server.api import replies
-from sulq.server.api import request_bodies as models
+from sulq.server.api import request_bodies as bodies
 from sulq.server.api.dependencies import (
     Caller,
     OwnDataset,
@@ -96,7 +96,7 @@ async def remove_file(caller: WholeOwner, file: str) -> Response:
 
 
 @route("POST /draft", "A first draft of a schema", replies.DraftReply)
-async def draft(caller: WholeOwner, body: models.ToGuess) -> Response:
+async def draft(caller: WholeOwner, body: bodies.ToGuess) -> Response:
     """Names and stored types. Bounds and categories are yours to say: no row is read.
 
     With `guess`, the first rows of a CSV are read for a guess at types, for you to look at.
@@ -122,7 +122,7 @@ def _drafted(name: str, table: str | None, guess: bool) -> list[dict[str, Any]]:
 
 
 @route("POST /check", "What a schema would lose", replies.WarningsReply)
-async def check_first(caller: WholeOwner, body: models.ToCheck) -> Response:
+async def check_first(caller: WholeOwner, body: bodies.ToCheck) -> Response:
     """Before a dataset is made: a warning for each column that cannot be read as declared.
 
     Reads the rows, for you alone; nothing is kept.

@@ -16,8 +16,8 @@ from sulq.expressions.program import received
 from sulq.expressions.row_function import expand, row_functions
 from sulq.questions.defined_columns import all_written_out
 from sulq.questions.question import Question
-from sulq.server.api import replies
-from sulq.server.api import request_bodies as models
+from sulq.server.api import answer_replies, replies
+from sulq.server.api import request_bodies as bodies
 from sulq.server.api.dependencies import (
     ADataset,
     DatasetCaller,
@@ -34,15 +34,15 @@ MAX_VALUES = 5000  # expressions in one request
 route = Routes("asking")
 
 
-@route("POST /datasets/{name}/ask", "Ask a query, or a list of them", models.AnswerReply)
-async def ask(here: ADataset, body: models.Ask, request_id: RequestId = None) -> Response:
+@route("POST /datasets/{name}/ask", "Ask a query, or a list of them", answer_replies.AnswerReply)
+async def ask(here: ADataset, body: bodies.Ask, request_id: RequestId = None) -> Response:
     """Paid before a row is read. A question asked before gets its stored answer, free."""
     form = "query" if body.query is not None else "queries"
     return await _answered(here, _maker(here, body), request_id, form, body.most_micro)
 
 
-@route("POST /datasets/{name}/price", "The price of a question", models.PriceReply)
-async def price(here: ADataset, body: models.ToPrice) -> Response:
+@route("POST /datasets/{name}/price", "The price of a question", answer_replies.PriceReply)
+async def price(here: ADataset, body: bodies.ToPrice) -> Response:
     """Nothing is spent and no row is read. The price depends on the question alone."""
     answers = here.services.answers
     question, seconds = await answers.price(here.principal, here.record, _maker(here, body))
@@ -53,17 +53,17 @@ async def price(here: ADataset, body: models.ToPrice) -> Response:
 @route(
     "POST /datasets/{name}/estimate",
     "What stored answers say about a question",
-    models.EstimateReply,
+    answer_replies.EstimateReply,
 )
-async def estimate(here: ADataset, body: models.ToPrice) -> Response:
+async def estimate(here: ADataset, body: bodies.ToPrice) -> Response:
     """Free: nothing is spent and no row is read. `NotKnown` where they do not tell."""
     body = body.model_copy(update={"share": False})
     found = await here.services.answers.estimate(here.principal, here.record, _maker(here, body))
     return reply(answer_body(found))
 
 
-@route("POST /datasets/{name}/sql", "Ask one SELECT", models.TableReply)
-async def sql(here: ADataset, body: models.Sql, request_id: RequestId = None) -> Response:
+@route("POST /datasets/{name}/sql", "Ask one SELECT", answer_replies.TableReply)
+async def sql(here: ADataset, body: bodies.Sql, request_id: RequestId = None) -> Response:
     """Every declared group, each number with a low and a high end beside it."""
     form = body.sql if body.define is None else json.dumps([body.sql, body.define])
     make = _with(body.programs, partial(_select, body.sql, body.define))
@@ -75,7 +75,7 @@ async def sql(here: ADataset, body: models.Sql, request_id: RequestId = None) ->
     "Which of a list of questions an auditor would answer",
     replies.ReviewReply,
 )
-async def review(here: ADataset, body: models.ToReview) -> Response:
+async def review(here: ADataset, body: bodies.ToReview) -> Response:
     """Of an audited dataset. Nothing is charged and no ledger is touched.
 
     Each question is judged beside those before it in the list that could be answered. Under
@@ -115,17 +115,17 @@ def _with(
     return made
 
 
-def _maker(here: DatasetCaller, body: models.Ask) -> Callable[[Database], Question]:
+def _maker(here: DatasetCaller, body: bodies.Ask) -> Callable[[Database], Question]:
     """What to ask of a database, from a body that says exactly one thing."""
     return _with(body.programs, _asked(here, body))
 
 
-def _asked(here: DatasetCaller, body: models.Ask) -> Callable[[Database], Question]:
+def _asked(here: DatasetCaller, body: bodies.Ask) -> Callable[[Database], Question]:
     said = [body.query, body.queries, getattr(body, "sql", None)]
     if sum(x is not None for x in said) != 1:
         names = "query, queries or sql" if hasattr(body, "sql") else "query or queries"
         raise QueryNotAllowed(f"the body: want exactly one of {names}. Nothing was charged.")
-    if isinstance(body, models.ToPrice) and body.sql is not None:
+    if isinstance(body, bodies.ToPrice) and body.sql is not None:
         return partial(_select, body.sql, body.define)
     said_in = partial(_query, define=body.define)
     if body.query is not None:
@@ -173,8 +173,8 @@ def _expressions(values: Any) -> int:
     return isinstance(values, str)
 
 
-@route("POST /datasets/{name}/sizes", "How many rows public sets have", replies.SizesReply)
-async def sizes(here: ADataset, body: models.Sizes) -> Response:
+@route("POST /datasets/{name}/sizes", "How many rows public sets have", answer_replies.SizesReply)
+async def sizes(here: ADataset, body: bodies.Sizes) -> Response:
     """Who is in a public set is no secret, so this is free: one list of counts for each set."""
     sets = [_rows(said) for said in body.rows]
     queries = [Query.from_json(said) for said in body.queries]
@@ -187,7 +187,7 @@ async def sizes(here: ADataset, body: models.Sizes) -> Response:
     return reply({"sizes": [list(counts) for counts in found]})
 
 
-@route("GET /datasets/{name}/keys", "Whether keys name rows", replies.KeyCountsReply)
+@route("GET /datasets/{name}/keys", "Whether keys name rows", answer_replies.KeyCountsReply)
 async def key_counts(here: ADataset) -> Response:
     """How many rows there are, how many have no key, and how many a key seen before. Free."""
     found = await here.services.answers.count(
@@ -202,7 +202,11 @@ def _rows(said: dict[str, Any]) -> Rows:
     return query.rows
 
 
-@route("GET /datasets/{name}/answers", "Your own questions and their answers", replies.AnswersReply)
+@route(
+    "GET /datasets/{name}/answers",
+    "Your own questions and their answers",
+    answer_replies.AnswersReply,
+)
 async def answers(
     here: ADataset,
     after: int = Parameter(0, ge=0, le=2**62, description="Continue behind this entry."),

@@ -27,54 +27,24 @@ def holding(name: str, about: str, /, **fields: Any) -> type[Reply]:
     return create_model(name, __base__=Reply, __doc__=about, **fields)
 
 
-# ---- asking ---------------------------------------------------------------------------------
-
-SizesReply = holding(
-    "SizesReply",
-    "The number of rows in each public set: for each set a list, one number for each cell.",
-    sizes=(list[list[int]], Field(examples=[[[96]]])),
-)
+# ---- errors ---------------------------------------------------------------------------------
 
 
-class KeyCountsReply(Reply):
-    """How well keys name rows."""
+class ErrorDetail(BaseModel):
+    """What went wrong."""
 
-    rows: int = Field(examples=[200])
-    missing: int = Field(description="Rows without a key.", examples=[0])
-    repeated: int = Field(description="Rows whose key was seen before.", examples=[0])
-
-
-class AnswerPart(Reply):
-    """The noisy numbers of one question, cells x values."""
-
-    cells: list[Any] = Field(examples=[["all"]])
-    names: list[str] = Field(examples=[["count"]])
-    values: list[list[float | None]] = Field(examples=[[[64.03]]])
-    half_widths_95: list[float | None] = Field(examples=[[74.15]])
+    type: str = Field(description="The name of the error, as in Python.")
+    message: str = Field(description="What was asked, what is allowed, how to mend it.")
+    charged: bool | None = Field(description="Was a charge made? null: that cannot be told.")
+    price_micro: int | None = None
+    remaining_micro: int | None = None
+    retry_after_seconds: float | None = None
 
 
-class AskedLine(Reply):
-    """One question of yours, as the ledger has it."""
+class ErrorReply(BaseModel):
+    """The one shape of every error."""
 
-    number: int = Field(description="Its entry in the ledger.", examples=[1])
-    query: str = Field(
-        description="The question as it is kept, in its one form.", examples=['{"kind":"list"}']
-    )
-    question: str = Field(description="The same in words.", examples=["count where secret"])
-    price: Micro
-    remaining: Micro
-    own: int | None = Field(None, description="What was left of your allotment.")
-    request: str | None = Field(description="The Idempotency-Key it was asked with.")
-    time: Time
-    analyst: str | None = Field(examples=["alice"])
-    answer: list[AnswerPart] | None = Field(description="null while it may not be shown yet.")
-
-
-class AnswersReply(Reply):
-    """A page of your questions."""
-
-    answers: list[AskedLine]
-    next: int | None = Field(description="Pass it as `after` for the next page; null: no more.")
+    error: ErrorDetail
 
 
 # ---- datasets -------------------------------------------------------------------------------
@@ -356,6 +326,14 @@ NewAnalystReply = holding("NewAnalystReply", "The analyst who was added.", name=
 
 
 RemovedReply = holding("RemovedReply", "The analyst who was removed.", removed=Who)
+
+
+class KeyReply(BaseModel):
+    """A new key. `key` is shown this once."""
+
+    key: str = Field(examples=["sulq_0123456789abcdef_..."])
+    id: str = Field(examples=["0123456789abcdef"])
+    expires: str = Field(examples=["2027-02-16T09:30:00+00:00"])
 
 
 class KeyLine(Reply):
