@@ -9,8 +9,7 @@ from __future__ import annotations
 
 import os
 import secrets
-from collections.abc import Mapping
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from sulq.engines.open_engine import open_engine
 from sulq.errors import Refused, SchemaError
@@ -20,20 +19,20 @@ from sulq.progress import show
 from sulq.sources.source import Source, open_source, settled
 from sulq.values.schema import Schema
 
+if TYPE_CHECKING:
+    from sulq.ledger import Ledger
+    from sulq.ledger.seal import Seal
+
 
 def take_in(
     source: Any, rows: Any, where: str, table: str | None, name: str | None, reason: str
 ) -> None:
     """Write rows into the source, if there are some, and note the new periods in the ledger."""
-    from sulq.ledger import Ledger, claims
-    from sulq.ledger.location import sealed
+    from sulq.ledger import claims
     from sulq.ledger.period_rows import PeriodRows
 
-    seal = sealed(where)
-    claims.check_begun(where, seal)
-    book = Ledger.reopen(where, seal=seal)
+    book, seal = of_other_rows(where)
     try:
-        check_not_audited(book.terms)
         check_alone(bool(book.group))
         schema, before = schema_of(book.terms), book.terms.get("periods")
         if before is None:
@@ -61,14 +60,22 @@ def take_in(
         book.close()
 
 
-def check_not_audited(terms: Mapping[str, Any]) -> None:
-    """Refuse other rows, or more of them, where answers are exact."""
-    if terms["promise"].get("mode") == "audited":
+def of_other_rows(where: str) -> tuple[Ledger, Seal]:
+    """The ledger there, to go on with other rows or more of them; not where answers are exact."""
+    from sulq.ledger import Ledger, claims
+    from sulq.ledger.location import sealed
+
+    seal = sealed(where)
+    claims.check_begun(where, seal)
+    book = Ledger.reopen(where, seal=seal)
+    if book.terms["promise"].get("mode") == "audited":
+        book.close()
         raise Refused(
             "audited answers are exact: sums before and after a change would tell the rows that "
             "changed. Nothing was charged.\nRestore the rows, or open the new ones elsewhere with "
             "a ledger of their own, if nobody can take one for the other."
         )
+    return book, seal
 
 
 def _write(found: Source, rows: Any, schema: Schema, opened: set[Any], ordered: bool) -> None:

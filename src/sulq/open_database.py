@@ -10,7 +10,7 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from sulq.append_rows import check_not_audited, take_in
+from sulq.append_rows import of_other_rows, take_in
 from sulq.audit.open_audited import Audit
 from sulq.database import Database
 from sulq.engines.base import Engine
@@ -379,19 +379,11 @@ def refresh(
     spent on it: every cell then carries the highest spending of any. The public columns stay.
     With `group`, `ledger` is the group's, as in `open`.
     """
-    from sulq.ledger import Ledger, claims
-    from sulq.ledger.location import sealed
+    from sulq.ledger import claims
 
     found = settled(open_source(source, table, name, engine))
     where, _ = places(found, ledger, group)
-    seal = sealed(where)
-    claims.check_begun(where, seal)
-    book = Ledger.reopen(where, seal=seal)
-    try:
-        check_not_audited(book.terms)
-    except Refused:
-        book.close()
-        raise
+    book, seal = of_other_rows(where)
     declared = schema_of(book.terms) if schema is None else Schema.load(schema)
     found = star_source(found, declared)
     running = open_engine(found, declared, engine, show("scanning"))

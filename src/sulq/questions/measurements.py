@@ -10,6 +10,7 @@ from __future__ import annotations
 import base64
 import itertools
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from typing import Any
@@ -97,8 +98,41 @@ class Measurement:
         return noisy
 
 
+class InEachBlock(Measurement):
+    """The same numbers in every cell of `outer`, whose axes are kept."""
+
+    outer: tuple[Axis, ...]
+
+    @property
+    def places(self) -> Sequence[Any]:
+        """A name for each number of one outer cell."""
+        raise NotImplementedError
+
+    @property
+    def kept(self) -> int:
+        """How many axes are kept."""
+        return len(self.outer)
+
+    @property
+    def blocks(self) -> int:
+        """How many outer cells there are."""
+        return math.prod(len(a.labels) for a in self.outer)
+
+    @property
+    def numbers(self) -> int:
+        """As many in every outer cell."""
+        return self.blocks * len(self.places)
+
+    @property
+    def labels(self) -> tuple[Any, ...]:
+        """Its place, behind the labels of the outer cell."""
+        if not self.outer:
+            return tuple(self.places)
+        return tuple(itertools.product(*(a.labels for a in self.outer), self.places))
+
+
 @dataclass(frozen=True, eq=False)
-class Combined(Measurement):
+class Combined(InEachBlock):
     """The same matrix over the inner cells of every outer cell."""
 
     matrix: Whole  # released numbers x columns
@@ -110,32 +144,14 @@ class Combined(Measurement):
     axes: tuple[str, ...] = ("combination",)
 
     @property
-    def kept(self) -> int:
-        """How many axes are kept."""
-        return len(self.outer)
-
-    @property
     def weights(self) -> NDArray[np.float64]:
         """The matrix in units of one count."""
         return np.asarray(self.matrix / self.unit)
 
     @property
-    def blocks(self) -> int:
-        """How many outer cells there are."""
-        return math.prod(len(a.labels) for a in self.outer)
-
-    @property
-    def numbers(self) -> int:
-        """How many rows are released."""
-        return self.blocks * len(self.matrix)
-
-    @property
-    def labels(self) -> tuple[Any, ...]:
-        """A place in the matrix, behind the labels of the outer cell."""
-        places = range(len(self.matrix))
-        if not self.outer:
-            return tuple(places)
-        return tuple(itertools.product(*(a.labels for a in self.outer), places))
+    def places(self) -> Sequence[int]:
+        """Places in the matrix."""
+        return range(len(self.matrix))
 
     def of(self, exact: list[list[int]]) -> list[list[int]]:
         """Exact, and the same work whatever the counts are."""

@@ -6,7 +6,6 @@ between them in 95 of 100 cases. privacy/choice.py chooses; here cells get their
 
 from __future__ import annotations
 
-import itertools
 import math
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -18,7 +17,7 @@ import numpy as np
 from sulq.errors import QueryNotAllowed
 from sulq.privacy.choice import Choosing, Distances, choose
 from sulq.privacy.geometry import Geometry
-from sulq.questions.measurements import Measurement
+from sulq.questions.measurements import InEachBlock
 from sulq.questions.partitions import Axis
 from sulq.values.query import Percentile, Query
 
@@ -28,7 +27,7 @@ MAX_ROWS = 2**48  # whose distances 64 bits hold
 
 
 @dataclass(frozen=True, eq=False)
-class Choice(Measurement):
+class Choice(InEachBlock):
     """Three of the inner cells in every outer cell."""
 
     share: Fraction
@@ -36,33 +35,12 @@ class Choice(Measurement):
     inner: tuple[Axis, ...]
 
     axes = ("end",)
+    places = ENDS
 
     @property
     def said(self) -> Any:
         """As JSON."""
         return {"percentile": str(self.share), "over": len(self.inner)}
-
-    @property
-    def kept(self) -> int:
-        """How many axes are kept."""
-        return len(self.outer)
-
-    @property
-    def blocks(self) -> int:
-        """How many outer cells there are."""
-        return math.prod(len(a.labels) for a in self.outer)
-
-    @property
-    def numbers(self) -> int:
-        """How many cells are chosen."""
-        return self.blocks * len(ENDS)
-
-    @property
-    def labels(self) -> tuple[Any, ...]:
-        """Which of the three, behind the labels of the outer cell."""
-        if not self.outer:
-            return ENDS
-        return tuple(itertools.product(*(a.labels for a in self.outer), ENDS))
 
     @property
     def geometry(self) -> Geometry:

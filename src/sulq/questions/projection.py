@@ -61,8 +61,10 @@ class Projection:
     def _text(self, text: str) -> str:
         """An expression or a column's name, with formulas where names stood."""
         found = self.schema.get(text)
-        if found is not None:
-            return self.formulas.get(found.name, text)
+        return self._written(text) if found is None else self.formulas.get(found.name, text)
+
+    def _written(self, text: str) -> str:
+        """An expression, with formulas where names stood."""
         from sqlglot.errors import SqlglotError
 
         try:

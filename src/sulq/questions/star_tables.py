@@ -146,10 +146,7 @@ def _parsed(said: str) -> Any:
 class _Renamed(Projection):
     """A projection whose formulas are other names of columns."""
 
-    def _text(self, text: str) -> str:
-        found = self.schema.get(text)
-        if found is not None:
-            return self.formulas.get(found.name, text)
+    def _written(self, text: str) -> str:
         parsed = _parsed(text) if self.formulas else None
         if parsed is None:
             return text

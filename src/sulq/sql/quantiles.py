@@ -235,10 +235,6 @@ class Quantile(Distribution):
         parts = [c for c in (condition, self.condition) if c not in (None, "true")]
         return self.queries(keys, " AND ".join(f"({c})" for c in parts) or None)
 
-    def cells(self, answer: Answer, depth: int) -> list[tuple[Any, ...]]:
-        """The groups: the last part of each label is not one."""
-        return groups_of(answer, depth)
-
     def located(
         self, answers: list[Answer], groups: int, source: int
     ) -> tuple[list[Located], NDArray[np.bool_]]:
@@ -340,10 +336,6 @@ class ChosenPercentile:
             place = f"FLOOR({place} / {self.step!r})"
         by = (*keys, f"FLOOR({place} / {FINE})", f"MOD({place}, {FINE})")
         return [Query(Percentile(self.share, 2), by=by, where=where)]
-
-    def cells(self, answer: Answer, depth: int) -> list[tuple[Any, ...]]:
-        """The groups: the last part of each label is not one."""
-        return groups_of(answer, depth)
 
     def located(
         self, answers: list[Answer], groups: int, source: int

@@ -22,7 +22,7 @@ from sulq.sql.clauses import limit_of, only_supported
 from sulq.sql.formula import Bools, Context, Formula
 from sulq.sql.formulas import Formulas
 from sulq.sql.noisy import Noisy, released
-from sulq.sql.quantiles import LEVEL, Located
+from sulq.sql.quantiles import LEVEL, Located, groups_of
 from sulq.sql.views import View
 from sulq.values.answer import Answer
 from sulq.values.per_person import PerPerson
@@ -128,7 +128,7 @@ class Statement:
     def _cells(self, answer: Answer) -> list[tuple[Any, ...]]:
         depth = len(self.formulas.keys)
         if not self.formulas.flat:
-            return self.formulas.quantiles[0].cells(answer, depth)
+            return groups_of(answer, depth)
         return [c if depth > 1 else (c,) for c in answer.cells]
 
     def _kept(self, released: Context, without: set[int]) -> list[int]:

@@ -133,9 +133,7 @@ class Joint:
 
     def conditional(self, function: str, *, given: str) -> Estimate:
         """P[f | g] for Boolean functions of a and b."""
-        both, condition = weights_of(f"({function}) and ({given})"), weights_of(given)
-        if not condition.any():
-            raise sulq.QueryNotAllowed(f"given={shorten(given)!r} is never true.")
+        both, condition = weights_given(function, given)
         return self._ratio(
             lambda x: float(cells(x) @ both), lambda x: float(cells(x) @ condition), (0.0, 1.0)
         )
@@ -226,11 +224,22 @@ def odds(x: Array) -> float:
     return float(over / under) if under > 0 else math.inf
 
 
-def weights_of(function: str) -> Array:
-    """A Boolean function of a and b as the sum of some of the four cells."""
-    used, table = truth_table(function, ("a", "b"))
-    shape = tuple(2 if name in used else 1 for name in ("a", "b"))
-    return np.broadcast_to(table.reshape(shape), (2, 2)).astype(np.float64).reshape(4)
+def weights_of(function: str, names: tuple[str, ...] = ("a", "b")) -> Array:
+    """A Boolean function of these as the sum of some of their cells."""
+    used, table = truth_table(function, names)
+    shape = tuple(2 if name in used else 1 for name in names)
+    return np.broadcast_to(table.reshape(shape), (2,) * len(names)).astype(np.float64).ravel()
+
+
+def weights_given(
+    function: str, given: str, names: tuple[str, ...] = ("a", "b")
+) -> tuple[Array, Array]:
+    """The same of a function where another is true, and of the other."""
+    both = weights_of(f"({function}) and ({given})", names)
+    condition = weights_of(given, names)
+    if not condition.any():
+        raise sulq.QueryNotAllowed(f"given={shorten(given)!r} is never true.")
+    return both, condition
 
 
 def receipt(price: Sequence[sulq.Price], note: str = "") -> str:

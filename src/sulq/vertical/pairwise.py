@@ -10,15 +10,13 @@ from typing import Any, TypedDict, Unpack
 import numpy as np
 
 import sulq
-from sulq.expressions.parse import shorten
 from sulq.vertical.blocks import BlockSums, added_up, block_sums, freedom_of, laid_out, spread_of
 from sulq.vertical.common_people import SharedPeople, check_keys, one_database, shared_by_all
 from sulq.vertical.estimate import Array, Estimate, quotient, smooth
-from sulq.vertical.joint import Implication, Joint, joint_of, receipt
+from sulq.vertical.joint import Implication, Joint, joint_of, receipt, weights_given, weights_of
 from sulq.vertical.plan import Part, Plan, checked_expected, checked_sides, parts_of, same_answers
 from sulq.vertical.publisher import conjunctions
 from sulq.vertical.subsets import SubsetPlan, planned_test
-from sulq.vertical.truth import truth_table
 
 METHODS = ("blocks", "test")
 
@@ -173,14 +171,12 @@ class ThreeWay:
 
     def probability(self, function: str) -> Estimate:
         """P[f(a, b, c)] for any Boolean function, such as "a and c and not b"."""
-        weights = weights_of(function)
+        weights = weights_of(function, NAMES)
         return smooth(_sum_of(weights), self.point, self.errors, (0.0, 1.0), self.freedom)
 
     def conditional(self, function: str, *, given: str) -> Estimate:
         """P[f | g] for Boolean functions of a, b and c, such as P[b | a and c]."""
-        both, condition = weights_of(f"({function}) and ({given})"), weights_of(given)
-        if not condition.any():
-            raise sulq.QueryNotAllowed(f"given={shorten(given)!r} is never true.")
+        both, condition = weights_given(function, given, NAMES)
         return quotient(
             _sum_of(both), _sum_of(condition), self.point, self.errors, (0.0, 1.0), self.freedom
         )
@@ -206,16 +202,9 @@ def conjuncts() -> list[str]:
     ]
 
 
-def weights_of(function: str) -> Array:
-    """A Boolean function as the sum of some of the cells: four of a and b, by c."""
-    used, table = truth_table(function, NAMES)
-    shape = tuple(2 if name in used else 1 for name in NAMES)
-    return np.broadcast_to(table.reshape(shape), (2, 2, 2)).astype(np.float64).reshape(CELLS, 2)
-
-
 def _sum_of(weights: Array) -> Callable[[Array], float]:
     """P of some cells at a point: with c, P[u] P[c] + cov; without, what is left of P[u]."""
-    without, within = weights[:, 0], weights[:, 1]
+    without, within = weights.reshape(CELLS, 2).T
 
     def f(x: Array) -> float:
         p, c, covariance = x[:CELLS], x[CELLS], x[CELLS + 1 :]

@@ -12,7 +12,7 @@ from sulq.errors import PromiseError, SulqError
 from sulq.server.console import schema_form as schemas
 from sulq.server.console.dataset_form import STEPS, carried
 from sulq.server.console.dataset_pages import LISTED, facts_of
-from sulq.server.console.forms import Form
+from sulq.server.console.forms import Form, number_of
 from sulq.server.console.request_context import PageContext, Pages
 from sulq.values.schema import Schema
 
@@ -71,8 +71,8 @@ async def audited(here: PageContext) -> Response:
 
 def _said(form: Form) -> dict[str, Any]:
     """The terms as the API takes them."""
-    found: dict[str, Any] = {n: _number(n, form.get(n)) for n in NUMBERS}
-    found["queries"] = int(_number("queries", form.get("queries")))
+    found: dict[str, Any] = {n: number_of(n, form.get(n)) for n in NUMBERS}
+    found["queries"] = int(number_of("queries", form.get("queries")))
     found["rule"] = form.get("rule")
     found |= {n: form.has(n) for n in TICKS}
     try:
@@ -81,13 +81,6 @@ def _said(form: Form) -> dict[str, Any]:
         raise PromiseError(f"priors: not valid TOML: {str(error)[:200]}.") from None
     found |= {"priors": priors} if priors else {}
     return found | ({"simulate": form.get("simulate")} if form.get("simulate") else {})
-
-
-def _number(name: str, text: str) -> float:
-    try:
-        return float(text)
-    except ValueError:
-        raise PromiseError(f"{name}: {text!r} is no number.") from None
 
 
 # ---- looking at one -------------------------------------------------------------------------

@@ -10,7 +10,7 @@ import hmac
 from collections.abc import Mapping
 from urllib.parse import parse_qsl, urlsplit
 
-from sulq.errors import LimitReached, NotPermitted, QueryNotAllowed
+from sulq.errors import LimitReached, NotPermitted, PromiseError, QueryNotAllowed
 from sulq.server.console.sessions import Session
 
 TOKEN = "csrf"
@@ -76,6 +76,14 @@ def fields(text: str) -> Form:
     if any("\0" in part for pair in pairs for part in pair):
         raise QueryNotAllowed("the form has a character that no text has. Nothing was charged.")
     return Form(pairs)
+
+
+def number_of(name: str, text: str) -> float:
+    """The number in a field of a promise."""
+    try:
+        return float(text)
+    except ValueError:
+        raise PromiseError(f"{name}={text[:40]!r}: want a number.") from None
 
 
 def check_origin(headers: Mapping[str, str]) -> None:

@@ -27,7 +27,7 @@ from sulq.privacy.fitting import fitting_queries
 from sulq.privacy.pricing import tariff_of
 from sulq.privacy.promise import GUARANTEES, NOISES, SAYS_LITTLE, Promise
 from sulq.questions.check import check
-from sulq.server.console.forms import Form
+from sulq.server.console.forms import Form, number_of
 from sulq.server.console.pages import queries as in_words
 from sulq.server.console.question_form import countable
 from sulq.server.console.request_context import PageContext, Pages
@@ -204,7 +204,8 @@ def _planned(promise: Promise, rows: int, schema: Schema) -> PromisePlan:
 def promise_of(said: Mapping[str, str]) -> Promise:
     """The promise that is filled in, or PromiseError."""
     values: dict[str, Any] = {
-        "epsilon": _number("epsilon", said["epsilon"]), "delta": _number("delta", said["delta"]),
+        "epsilon": number_of("epsilon", said["epsilon"]),
+        "delta": number_of("delta", said["delta"]),
         "queries": _whole("T (queries)", said["queries"], 10**12),
         "noise": said["noise"], "guarantee": said["guarantee"],
     }  # fmt: skip
@@ -222,13 +223,6 @@ def _warning(promise: Promise) -> str:
     if promise.epsilon <= SAYS_LITTLE:
         return ""
     return f"An epsilon of {promise.epsilon:g} promises little. Up to {SAYS_LITTLE:g} is usual."
-
-
-def _number(name: str, text: str) -> float:
-    try:
-        return float(text)
-    except ValueError:
-        raise PromiseError(f"{name}={text[:40]!r}: want a number.") from None
 
 
 def _whole(name: str, text: str, most: int) -> int:
