@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import gc
 import os
 
@@ -11,6 +12,7 @@ if "PYTEST_XDIST_WORKER" in os.environ:
 
 import postgres
 import pytest
+import typer.testing
 from helpers import ENGINES
 from hypothesis import HealthCheck, settings
 from seeded_noise import Draws
@@ -27,6 +29,9 @@ settings.load_profile("wide" if SOAK else "default")
 # A forked child has none of its parent's threads: what they worked on must not be collected there.
 os.register_at_fork(after_in_child=gc.disable)
 
+
+# For every command that is tried, typer's runner would make all commands anew.
+typer.testing._get_command = functools.cache(typer.testing._get_command)
 
 DRAWS = Draws()
 
