@@ -330,6 +330,8 @@ class Learner(ABC):
 class Clusterer(Learner):
     """A learner of groups, each with a number."""
 
+    estimator_type = "clusterer"
+
     @abstractmethod
     def _nearness(self, X: Any) -> Array:
         """How near each row is to each group; NaN for a row with a missing value."""

@@ -107,8 +107,6 @@ class KMeans(Transformer, Clusterer):
         "--columns age,income --n-clusters 3 --budget 200 --out groups.json", "k-means",
     )  # fmt: skip
 
-    estimator_type = "clusterer"
-
     n_clusters: int = parameter(8, "How many clusters.", low=1, words="Groups", first=3, most=50)
     _: KW_ONLY
     max_iter: int = parameter(5, "The most steps.", low=1, words="Steps", first=5, most=30)

@@ -6,7 +6,6 @@ matrix has a sixteenth of the price, and A^T A about 0 follows from the moments 
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import KW_ONLY, dataclass
 from pathlib import Path
 from typing import Any
@@ -166,11 +165,6 @@ class SVD(Drawn, Transformer, Learner):
                 }
             )
         return out
-
-    def get_feature_names_out(self, input_features: Sequence[str] | None = None) -> Any:
-        """pc1, pc2, ..."""
-        self._check_fitted()
-        return np.array([f"pc{i + 1}" for i in range(self.n_components_)], dtype=object)
 
 
 @dataclass(eq=False, repr=False)

@@ -6,7 +6,6 @@ them (4.1.2), so that its noise goes by the few directions and not by the many c
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import KW_ONLY, dataclass
 from fractions import Fraction
 from typing import Any
@@ -51,8 +50,6 @@ class SpectralClustering(Drawn, Transformer, Clusterer):
         "--columns age,income,smoker --n-clusters 3 --budget 200 --out groups.json",
         "Spectral clustering",
     )  # fmt: skip
-
-    estimator_type = "clusterer"
 
     n_clusters: int = parameter(8, "How many clusters.", low=1, words="Groups", first=3, most=50)
     _: KW_ONLY
@@ -155,11 +152,6 @@ class SpectralClustering(Drawn, Transformer, Clusterer):
         low, width = self.axis_low_, self.axis_width_
         placed = np.clip((rows - low) / width, 0.0, 1.0)
         return distances2(placed, (self.axis_centers_ - low) / width)
-
-    def get_feature_names_out(self, input_features: Sequence[str] | None = None) -> Any:
-        """pc1, pc2, ..."""
-        self._check_fitted()
-        return np.array([f"pc{i + 1}" for i in range(self.n_components_)], dtype=object)
 
     def _words(self) -> str:
         return groups_text(self)

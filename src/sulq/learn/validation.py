@@ -84,6 +84,12 @@ class Transformer:
         model: Any = self
         return model.fit(X, y).transform(X)
 
+    def get_feature_names_out(self, input_features: Sequence[str] | None = None) -> Any:
+        """pc1, pc2, ...: a name for each column that `transform` gives."""
+        model: Any = self
+        model._check_fitted()
+        return np.array([f"pc{i + 1}" for i in range(model.n_components_)], dtype=object)
+
     def set_output(self, *, transform: str | None = None) -> Self:
         """What `transform` gives: "default" (an array), "pandas" or "polars"."""
         if transform is None:
