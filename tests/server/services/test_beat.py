@@ -38,11 +38,16 @@ def beating(clock, scans, *, period=PERIOD, missed=None, late=True, log=None, **
         return [f"answer to {one}" for one in asked]
 
     async def said_late(asked, window):
-        return [Late("late", window.period.seconds) for _ in asked]
+        late = Late("late", window.period.seconds)
+        return [f"{one} is settled" if "settled" in one else late for one in asked]
+
+    async def look_into(window):
+        window.look_into()
 
     return Beat(
         lambda asked, window: asyncio.ensure_future(work(asked, window)), window,
-        late=said_late if late else None, queue=1000, wait_seconds=1000.0, clock=clock, **said,
+        late=said_late if late else None, look_into=look_into, queue=1000, wait_seconds=1000.0,
+        clock=clock, **said,
     )  # fmt: skip
 
 
@@ -176,17 +181,58 @@ def test_the_time_of_a_scan_is_over_when_its_share_is_however_long_it_took():
     assert quick == slow == [True] * 8 + [False] * 4
 
 
-def test_a_miss_is_looked_into_before_it_is_stored():
-    """How long that takes shows no more than how long the scan did."""
-    clock, told = FakeClock(), []
+def looked_into(seconds, looking):
+    """What is told of a scan that takes so long, when, and when the next batch begins."""
+    clock, told, log = FakeClock(), [], []
+
+    def missed(took):
+        told.append((round(took, 9), round(clock.now(), 3)))
+        clock.time += looking
 
     async def main():
-        beat = beating(clock, [0.7], missed=told.append)
-        return await clock.drive(asks(clock, beat, 0.0, "a"))
+        beat = beating(clock, [seconds, 0.0], missed=missed, log=log)
+        return await clock.drive(asks(clock, beat, 0.0, "a"), asks(clock, beat, 1.5, "b"))
 
-    ((found, _),) = asyncio.run(main())
-    assert found == "Late"
-    assert told == [pytest.approx(0.7)]
+    (first, _), (then, _) = asyncio.run(main())
+    assert (first, then) == ("Late", "answer to b")
+    return told, round(log[1][0] - log[0][0], 3)
+
+
+def test_a_miss_is_looked_into_once_it_is_stored():
+    """How long that takes shows no more than how long the scan did: the next batch is late too."""
+    for looking, begins in ((0.0, 1.6), (1e-3, 3.6), (1.9, 3.6), (2.1, 7.6)):
+        for seconds in (0.61, 1.59):
+            ((took, at),), began = looked_into(seconds, looking)
+            assert (took, began) == (pytest.approx(seconds), pytest.approx(begins, abs=0.01))
+            assert at == pytest.approx(1.6, abs=0.01)
+
+
+def heard_while_somebody_sends_too_much(seconds, crowded=True):
+    """What is heard of a scan that takes so long, and of what needed none, and when."""
+
+    async def main():
+        clock = FakeClock()
+        beat = beating(clock, [seconds], crowded=lambda: crowded)
+        found = await clock.drive(
+            asks(clock, beat, 0.0, "a"), asks(clock, beat, 0.0, "settled", "anna")
+        )
+        return [(what, round(left - (found[1][1] - 1.0), 3)) for what, left in found]
+
+    return asyncio.run(main())
+
+
+def test_while_somebody_sends_too_much_what_misses_its_period_has_one_more():
+    """It leaves at the same public moment then, whenever it was done; what is settled does not."""
+    settled = ("settled is settled", 1.0)
+    for seconds in (0.601, 1.1, 1.599):
+        assert heard_while_somebody_sends_too_much(seconds) == [("answer to a", 1.6), settled]
+    for seconds in (1.601, 9.0):
+        assert heard_while_somebody_sends_too_much(seconds) == [("Late", 1.6), settled]
+
+
+def test_control_else_it_is_late_at_once():
+    """Nobody is in the way, so it is said when the period is over."""
+    assert heard_while_somebody_sends_too_much(0.601, crowded=False)[0] == ("Late", 1.0)
 
 
 def test_what_is_free_is_waited_for_and_leaves_at_a_public_moment():

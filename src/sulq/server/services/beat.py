@@ -8,6 +8,9 @@ read quicker, and would leave earlier.
 Who is in a batch, when it begins and how long it lasts follow from what was asked and when, never
 from rows. Persons take turns for the places of a batch, and so do the cheap and the dear kinds of
 questions, each in batches of its own. Without a period replies leave as soon as they are there.
+
+What is not there at the end of its period is late (windows.py). While somebody sends too much it
+has one more first, since requests that are refused take time of the same processor.
 """
 
 from __future__ import annotations
@@ -19,7 +22,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any, Generic, TypeVar
 
-from sulq.errors import LimitReached
+from sulq.errors import Late, LimitReached
 from sulq.server.services.windows import Clock, Window
 
 MAX_BATCH = 32  # questions
@@ -193,6 +196,7 @@ class Beat(Generic[Asked]):
         wait_seconds: float,
         between: Callable[[], asyncio.Future[Any] | None] = lambda: None,
         crowded: Callable[[], bool] = lambda: False,
+        look_into: Callable[[Window], Awaitable[None]] | None = None,
         clock: Clock | None = None,
     ) -> None:
         self._work = work
@@ -202,6 +206,7 @@ class Beat(Generic[Asked]):
         self._wait_seconds = wait_seconds
         self._between = between  # what is done between two batches, if anything
         self._crowded = crowded  # does somebody send more than they may?
+        self._look_into = look_into  # why a batch was late, once what it gave is stored
         self._clock = clock or Clock()
         self._line: Line[Asked] = Line()
         self._coming: Counter[Hashable] = Counter()
@@ -327,6 +332,9 @@ class Beat(Generic[Asked]):
         closing.add_done_callback(self._closing.discard)
         if late:  # nothing goes on beside a scan that goes on
             await closing
+            if self._look_into is not None and window.patient:
+                await self._look_into(window)
+                await self._clock.until(window.next_moment())
 
     async def _is_late(self, window: Window, work: asyncio.Future[Sequence[Any]]) -> bool:
         """Wait for the end of the time for the scan; were rows not read in it?"""
@@ -343,17 +351,27 @@ class Beat(Generic[Asked]):
         """Let replies leave when the period is over."""
         await self._clock.exactly(window.closes)
         if late:
+            moments, stored = window.moments(), False
             if self._late is not None:
                 said = await self._late([place.asked for place in batch], window)
-                for place, outcome in zip(batch, said, strict=True):
-                    place.give(outcome)
+                if window.patient and self._crowded():  # the next moment may do
+                    _give(batch, [None if isinstance(one, Late) else one for one in said])
+                    stored = await self._is_stored(window, work, moments)
+                if not stored:
+                    _give(batch, said)
             if not window.patient:
                 return  # what is stuck is left behind, and others go on
-            for moment in window.moments():
-                await self._clock.until(moment)
-                if work.done() or window.shown_by(moment):
-                    break
+            while not stored:
+                stored = await self._is_stored(window, work, moments)
         await self._reply(batch, work)
+
+    async def _is_stored(
+        self, window: Window, work: asyncio.Future[Sequence[Any]], moments: Iterator[float]
+    ) -> bool:
+        """Wait for the next of these moments; is what was late stored by then?"""
+        moment = next(moments)
+        await self._clock.until(moment)
+        return work.done() or window.shown_by(moment)
 
     async def _reply(self, batch: list[Place[Asked]], work: asyncio.Future[Sequence[Any]]) -> None:
         """Give each one what came of it."""
@@ -361,5 +379,11 @@ class Beat(Generic[Asked]):
             outcomes = await work
         except Exception as error:
             outcomes = [error] * len(batch)
-        for place, outcome in zip(batch, outcomes, strict=True):
+        _give(batch, outcomes)
+
+
+def _give(batch: Sequence[Place[Any]], outcomes: Sequence[Any]) -> None:
+    """Each its outcome; None for who hears of it later."""
+    for place, outcome in zip(batch, outcomes, strict=True):
+        if outcome is not None:
             place.give(outcome)

@@ -1,10 +1,10 @@
 """What a late reply says, and what is done about a batch whose rows were not read in time.
 
-Was the machine slow, or were these rows? The same batch is timed again on made-up rows. If that
-takes too long as well, the machine is slow: the period is lengthened, publicly, and nothing
-counts. If only the real rows do, three times in a row, that is an alarm for the owner, and too many
-freeze the dataset: being late may tell something of rows. If neither does any more, it was a
-moment; several of them are a slow machine too.
+Was the machine slow, or were these rows? Once what the batch gave is stored, it is timed again on
+made-up rows. If that takes too long as well, the machine is slow: the period is lengthened,
+publicly, and nothing counts. If only the real rows do, three times in a row, that is an alarm for
+the owner, and too many freeze the dataset: being late may tell something of rows. If neither does
+any more, it was a moment; several of them are a slow machine too.
 """
 
 from __future__ import annotations

@@ -2,8 +2,9 @@
 
 Rows are read from the moment the charge is on disk, and have `scan_seconds` for it. What was read
 in that time is stored at its end, and replies leave when the period is over. What was not is late:
-it is stored at the end of 1, 3, 7, ... further periods, whichever comes first after it is done. So
-nothing moves at a moment that depends on rows.
+it is stored at the end of 1, 3, 7, ... further periods, whichever comes first after it is done, and
+looked into from then on; the next batch begins at another of these moments. So nothing moves at a
+moment that depends on rows.
 """
 
 from __future__ import annotations
@@ -73,6 +74,7 @@ class Window:
         self.patient = patient  # or is a scan stopped that is not done in time?
         self._stopping = stopping
         self._missed = missed  # what is done about a scan that was late, and took so long
+        self._took = 0.0
         self._lock = threading.Lock()
         self._paid: float | None = None
         self._shown: float | None = None
@@ -93,12 +95,14 @@ class Window:
             if not late:
                 self._shown = self.due
         if late:
-            if self._missed is not None and self.patient:
-                self._missed(now - self._paid)
-            now = self.clock.now()
-            moments = self.moments() if self.patient else iter([now])
-            self._shown = next(moment for moment in moments if moment >= now)
+            self._took = now - self._paid
+            self._shown = self.next_moment() if self.patient else now
         self.clock.hold(self._shown or now, self._stopping)
+
+    def look_into(self) -> None:
+        """Find out why it was late; what was read is stored by now."""
+        if self._missed is not None and self.patient:
+            self._missed(self._took)
 
     def stops(self, longest: float) -> float:
         """The moment at which a scan that is not done is stopped."""
@@ -141,6 +145,11 @@ class Window:
         while True:
             yield self.due + further * self.period.seconds
             further = 2 * further + 1
+
+    def next_moment(self) -> float:
+        """The next of these."""
+        now = self.clock.now()
+        return next(moment for moment in self.moments() if moment >= now)
 
     def shown_by(self, moment: float) -> bool:
         """Is the answer stored from this moment on?"""
