@@ -221,13 +221,16 @@ def heard_while_somebody_sends_too_much(seconds, crowded=True):
     return asyncio.run(main())
 
 
-def test_while_somebody_sends_too_much_what_misses_its_period_has_one_more():
-    """It leaves at the same public moment then, whenever it was done; what is settled does not."""
+def test_while_somebody_sends_too_much_what_misses_its_period_has_more_time(monkeypatch):
+    """It leaves at a public moment, whenever it was done before; what is settled does not wait."""
     settled = ("settled is settled", 1.0)
-    for seconds in (0.601, 1.1, 1.599):
-        assert heard_while_somebody_sends_too_much(seconds) == [("answer to a", 1.6), settled]
-    for seconds in (1.601, 9.0):
-        assert heard_while_somebody_sends_too_much(seconds) == [("Late", 1.6), settled]
+    for patience, last in ((0.25, 1.6), (0.9, 3.6)):
+        monkeypatch.setattr(beats, "PATIENCE_SECONDS", patience)
+        for lower, upper in ((0.6, 1.6), (1.6, 3.6), (3.6, 7.6)):
+            heard = ("Late", last) if upper > last else ("answer to a", upper)
+            for share in (0.001, 0.5, 0.999):
+                seconds = lower + share * (upper - lower)
+                assert heard_while_somebody_sends_too_much(seconds) == [heard, settled]
 
 
 def test_control_else_it_is_late_at_once():
@@ -379,17 +382,17 @@ def test_who_asks_again_after_each_reply_has_every_second_batch(kinds):
     loop.close()
 
 
-def test_who_is_back_in_time_comes_before_who_has_many_every_second_time():
-    """The one with many waits for one batch more, and not for two."""
+def test_who_is_back_in_time_comes_before_who_has_many_but_for_every_fourth_batch():
+    """The one with many waits for two batches more, and not for three."""
     made = line(*(("bob", "dear", 40.0, i) for i in range(30)))
     loop = asyncio.new_event_loop()
     batches = []
-    for _ in range(9):
+    for _ in range(12):
         if not any("anna" in waiting for waiting in made._kinds.values()):
             made.add(Place("anna", "plain", 1.0, "anna's", loop.create_future()))
         batches.append(batch(made) == ["anna's"])
     loop.close()
-    assert batches == [True, True, False] * 3
+    assert batches == [True, True, True, False] * 3
 
 
 @pytest.mark.parametrize("crowded", [True, False], ids=["", "control"])

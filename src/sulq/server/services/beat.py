@@ -9,8 +9,8 @@ Who is in a batch, when it begins and how long it lasts follow from what was ask
 from rows. Persons take turns for the places of a batch, and so do the cheap and the dear kinds of
 questions, each in batches of its own. Without a period replies leave as soon as they are there.
 
-What is not there at the end of its period is late (windows.py). While somebody sends too much it
-has one more first, since requests that are refused take time of the same processor.
+What is not there at the end of its period is late (windows.py). While somebody sends too much that
+is said a quarter of a second later, since requests that are refused take time of the same processor.
 """
 
 from __future__ import annotations
@@ -30,10 +30,12 @@ MAX_EACH = 16  # of one person, of those
 MAX_WEIGHT = 64.0  # of a batch, in plain counts; a question that weighs more is alone
 ALONE, AMONG_OTHERS = MAX_WEIGHT / 2, 10.0  # of one person; with others about it is less,
 ABOUT = 16  # batches after which who has asked nothing more is not about
+YIELDS = 2  # batches that who waits with many leaves to others, beside those in turn
 QUIET_SECONDS = 0.004  # after the last question came, in which it is read and others may come,
 GATHER_SECONDS = 0.02  # or after this, if they do not stop coming
 AGAIN_SECONDS = 0.015  # after replies left, in which who had one may ask again
 STEP_SECONDS = 0.001
+PATIENCE_SECONDS = 0.25  # beyond its period, while somebody sends too much, before it is late
 
 Asked = TypeVar("Asked")
 
@@ -160,12 +162,12 @@ class Line(Generic[Asked]):
         """The kind of the next batch, and who waits with such, the longest unanswered first.
 
         Who asks again when a reply has come finds others in the line who were answered since. Who
-        waits with several, enough for a batch, was as it were answered one batch later.
+        waits with several, enough for a batch, was as it were answered so many batches later.
         """
 
         def turn(who: Hashable) -> tuple[int, bool]:
             many = self._has_many(who)
-            return self._answered.get(who, 0) + many, many
+            return self._answered.get(who, 0) + YIELDS * many, many
 
         persons = {
             kind: sorted((turn(who), i, who) for i, who in enumerate(waiting))
@@ -354,9 +356,10 @@ class Beat(Generic[Asked]):
             moments, stored = window.moments(), False
             if self._late is not None:
                 said = await self._late([place.asked for place in batch], window)
-                if window.patient and self._crowded():  # the next moment may do
+                if window.patient and self._crowded():
                     _give(batch, [None if isinstance(one, Late) else one for one in said])
-                    stored = await self._is_stored(window, work, moments)
+                    while not stored and self._clock.now() < window.closes + PATIENCE_SECONDS:
+                        stored = await self._is_stored(window, work, moments)
                 if not stored:
                     _give(batch, said)
             if not window.patient:

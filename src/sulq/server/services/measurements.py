@@ -199,7 +199,7 @@ class Measurements:
         more = shape.more
         if alone <= CHEAP_SECONDS and any(alike(c, 1) for c in question.checked):
             together = rows.seconds([question], self._most, MORE)
-            adds = max((together - alone) / MORE, LEAST_SHARE * alone)
+            adds = min(max((together - alone) / MORE, LEAST_SHARE * alone), alone)
             more = adds if more is None else min(more, adds)
         return Shape(alone, more, shape.tries + 1)
 
