@@ -178,3 +178,26 @@ def test_a_layout_that_fails_is_ones_own(db):
     found = db.answer_all([broken, fine])
     assert isinstance(found[0], ValueError)
     assert isinstance(found[1], sulq.Answer)
+
+
+def test_what_is_public_is_counted_once(db, monkeypatch):
+    """Sizes and keys are free, so that who asks for them all the time takes no scan of others."""
+    scans = []
+    sums = type(db._pipeline.engine).sums
+    monkeypatch.setattr(
+        type(db._pipeline.engine), "sums", lambda self, q: scans.append(len(q)) or sums(self, q)
+    )
+    north, everyone = sulq.Rows.where("region = 'north'"), sulq.Rows.where("1 = 1")
+    first = db.sizes(north), db.key_counts()
+    assert len(scans) == 2
+    assert (db.sizes(north), db.key_counts()) == first
+    assert len(scans) == 2
+    assert first[1] == sulq.KeyCounts(db.rows, 0, 0)  # keys, and not rows once more
+    assert db.sizes(everyone) == [(db.rows,)]
+
+    def changed():
+        raise sulq.SourceChanged("other rows")
+
+    monkeypatch.setattr(db._pipeline.guard, "check", changed)
+    with pytest.raises(sulq.SourceChanged):  # what is known is known of the rows as they were
+        db.sizes(north)

@@ -367,15 +367,16 @@ class Database(CommonQuestions):
             raise QueryNotAllowed(
                 f"sizes: {counts:,} numbers at once, at most {MAX_COUNTS:,}. Ask for fewer blocks."
             )
-        return [tuple(row[0] for row in matrix) for matrix in self._pipeline.public(counting)]
+        return [tuple(row[0] for row in matrix) for matrix in self._pipeline.counts(counting)]
 
     def key_counts(self) -> KeyCounts:
         """Whether every row has a key of its own. Public, so free."""
         key = need_key(self.schema, "counting keys")
         everyone = self._planner.check(Query())
         nobody = self._planner.check(Query(rows=Rows.where(f"{quote(key)} is null")))
-        different = replace(everyone, values=Dense("people", (key,), 0, None))
-        found = self._pipeline.public([everyone, nobody, different])
+        keys_alone = Dense("people", (key,), 0, None)
+        different = replace(everyone, values=keys_alone, text=f"different keys: {everyone.text}")
+        found = self._pipeline.counts([everyone, nobody, different])
         rows, missing, keys = (matrix[0][0] for matrix in found)
         return KeyCounts(rows, missing, rows - missing - keys)
 

@@ -294,20 +294,25 @@ class Pipeline:
     def count(
         self, facts: Sequence[Fact], analyst: str = "", until: float | None = None
     ) -> list[Answer]:
-        """Public numbers, exactly; each is counted once, since the rows stay what they are."""
+        """Public numbers, exactly."""
         if not facts:
             return []
+        found = self.counts([fact.checked for fact in facts], until)
+        left = self.left(analyst)
+        return [exact_answer(f.checked, c, left) for f, c in zip(facts, found, strict=True)]
+
+    def counts(self, counting: Sequence[CheckedQuery], until: float | None = None) -> list[Matrix]:
+        """Counts of public sets; each is read once, since the rows stay what they are."""
         self.check_ready()
         known = self.known.copy()  # others may forget while the rows are read
-        new = {f.checked.text: f.checked for f in facts if f.checked.text not in known}
+        new = {c.text: c for c in counting if c.text not in known}
         found = dict(zip(new, self.public(list(new.values()), until), strict=True)) if new else {}
         known |= found
         if sum(map(len, known.values())) > MAX_KEPT:
             self.known.clear()
         if sum(map(len, found.values())) <= MAX_KEPT:
             self.known |= found
-        left = self.left(analyst)
-        return [exact_answer(f.checked, known[f.checked.text], left) for f in facts]
+        return [known[c.text] for c in counting]
 
     def public(self, counting: list[CheckedQuery], until: float | None = None) -> list[Matrix]:
         """Exact counts of public sets: nothing private is read, so nothing is charged."""

@@ -176,9 +176,9 @@ def shown_after(instance, scans, seconds):
 
 def test_polling_tells_no_more_than_the_beat(tmp_path, scans):
     """An answer shows once the time for its scan is over, not when the scan is."""
-    with beating(tmp_path / "quick", 1.0) as served:
+    with beating(tmp_path / "quick", 3.0) as served:
         found, at = shown_after(served, scans, 0.0)
-        assert (found, at > 0.7) == ("answer", True)  # the scan's share of the period
+        assert (found, at > 2.1) == ("answer", True)  # the scan's share of the period
     with beating(tmp_path / "late", 0.2) as served:
         found, at = shown_after(served, scans, 0.3)
         assert (found, at > 0.34) == ("Late", True)  # a whole period more, though it was done
@@ -188,7 +188,7 @@ def test_control_without_a_beat_polling_tells(tmp_path, scans):
     """The answer shows as soon as the scan is over."""
     with made(tmp_path / "instance", queries=100).serving() as served:
         found, at = shown_after(served, scans, 0.0)
-        assert (found, at < 0.7) == ("answer", True)
+        assert (found, at < 2.1) == ("answer", True)  # on a busy machine too
 
 
 # ---- a refresh ------------------------------------------------------------------------------

@@ -9,8 +9,8 @@ Who is in a batch, when it begins and how long it lasts follow from what was ask
 from rows. Persons take turns for the places of a batch, and so do the cheap and the dear kinds of
 questions, each in batches of its own. Without a period replies leave as soon as they are there.
 
-What is not there at the end of its period is late (windows.py). While somebody sends too much that
-is said a quarter of a second later, since requests that are refused take time of the same processor.
+What is not there at the end of its period is late (windows.py). While somebody sends too much it
+is said a quarter of a second later: requests that are refused take time of the same processor.
 """
 
 from __future__ import annotations
