@@ -95,9 +95,8 @@ def bars(
 
 
 def dots(
-    key: str, title: str, found: Sequence[Bar], *, width: float = PAGE, most: int = MAX_BARS,
-    caption: str = "",
-) -> Figure:  # fmt: skip
+    key: str, title: str, found: Sequence[Bar], *, width: float = PAGE, caption: str = ""
+) -> Figure:
     """Points with their intervals, beside a line at 0: coefficients."""
 
     def mark(scale: Scale, place: _Place) -> list[Svg]:
@@ -105,7 +104,7 @@ def dots(
         dot = tag("circle", class_="dot", cx=x, cy=place.middle, r=5)
         return [whisker(scale, place.bar, place.middle), dot]
 
-    return _figure(key, title, found, mark, False, width, most, caption)
+    return _figure(key, title, found, mark, False, width, MAX_BARS, caption)
 
 
 def _figure(

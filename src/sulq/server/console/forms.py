@@ -109,7 +109,7 @@ def check_token(form: Form, session: Session) -> None:
         raise NotPermitted(FOREIGN)
 
 
-def safe_path(text: str, otherwise: str = "/console/") -> str:
+def safe_path(text: str) -> str:
     """Where to go after signing in: a page of this console, never another site."""
     plain = text.isascii() and text.isprintable() and not set(text) & set("\\ \"'<>")
-    return text if plain and text.startswith("/console/") and "//" not in text else otherwise
+    return text if plain and text.startswith("/console/") and "//" not in text else "/console/"
