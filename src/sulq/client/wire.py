@@ -164,7 +164,8 @@ class Wire:
     def _once(self, request: httpx.Request) -> tuple[int, bytes, float | None]:
         """One reply: its status, its body, and how many seconds to wait before a retry."""
         with closing(self._client.send(request, stream=True)) as response:
-            return response.status_code, _limited(response), wait_of(response)
+            wait = wait_of(response.headers.get("retry-after", ""))
+            return response.status_code, _limited(response), wait
 
     def close(self) -> None:
         """Close every connection, for good."""
@@ -196,9 +197,8 @@ def _unsendable() -> Refused:
     return Refused("the key or the request id has a character that none has. Nothing was charged.")
 
 
-def wait_of(response: httpx.Response) -> float | None:
-    """Seconds until a retry may help, as the server says."""
-    said = response.headers.get("retry-after", "")
+def wait_of(said: str) -> float | None:
+    """Seconds until a retry may help, as the header `retry-after` says; '' if there is none."""
     return float(said) if said.isdigit() else None
 
 

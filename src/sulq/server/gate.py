@@ -294,7 +294,8 @@ async def body_of(scope: Scope, receive: Receive, settings: Settings) -> bytes:
     size = 0
     while True:
         try:
-            message = await asyncio.wait_for(receive(), settings.read_seconds)
+            async with asyncio.timeout(settings.read_seconds):
+                message = await receive()
         except TimeoutError:
             raise HttpError(408, LimitReached("the request did not arrive in time.")) from None
         if message["type"] != "http.request":

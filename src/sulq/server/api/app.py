@@ -50,8 +50,9 @@ def api() -> FastAPI:
         title="SuLQ", version=sulq.__version__, description=ABOUT,
         openapi_url="/v1/openapi.json", docs_url=None, redoc_url=None, redirect_slashes=False,
     )  # fmt: skip
+    # Not by include_router: of routers within routers FastAPI looks every route up twice.
     for part in PARTS:
-        app.include_router(part.route.router)
+        app.router.routes.extend(part.route.router.routes)
     app.add_exception_handler(SulqError, _refused)
     app.add_exception_handler(RequestValidationError, _invalid)
     app.add_exception_handler(HTTPException, _unrouted)
@@ -108,8 +109,7 @@ def _unrouted(request: Request, error: Any) -> Response:
 
 def _allowed(request: Request) -> list[str]:
     """The methods that this address has, over all routes to it."""
-    routes = [*request.app.routes, *(route for part in PARTS for route in part.route.router.routes)]
-    found = [r for r in routes if r.matches(request.scope)[0] is not Match.NONE]
+    found = [r for r in request.app.routes if r.matches(request.scope)[0] is not Match.NONE]
     return sorted({method for route in found for method in getattr(route, "methods", None) or ()})
 
 

@@ -14,7 +14,7 @@ from importlib.util import find_spec
 from typing import Any
 
 from jinja2 import Environment, PackageLoader, StrictUndefined
-from markupsafe import Markup
+from markupsafe import Markup, escape
 from starlette.responses import Response
 
 from sulq.drawing.style import for_pages
@@ -42,6 +42,7 @@ KINDS = {
 }  # fmt: skip
 
 PLAIN = re.compile(r"[a-z]+[ ,:]")  # a word, not a name that means something as it is written
+BREAK = re.compile(r"(?<=[_./\-,=&])")  # where a long name may go on in the next line
 
 # What a page says after something was done: ?done=word. Other words say nothing.
 NOTICES = {
@@ -186,13 +187,12 @@ def percent(share: float) -> str:
 
 def when(time: str | None) -> Markup:
     """2026-11-16T02:40:10+00:00 as 2026-11-16 02:40 UTC; the script makes it the reader's time."""
-    shown = Markup('<time datetime="{}">{} {} UTC</time>')
-    return shown.format(time, time[:10], time[11:16]) if time else Markup("")
+    if not time:
+        return Markup("")
+    time = escape(time)
+    return Markup(f'<time datetime="{time}">{time[:10]} {time[11:16]} UTC</time>')
 
 
 def wrapped(text: Any) -> Markup:
     """A long name that may break after underscores, dots and slashes; escaped."""
-    out = Markup("").join(
-        Markup("{}<wbr>").format(c) if c in "_./-,=&" else Markup("{}").format(c) for c in str(text)
-    )
-    return Markup(out)
+    return Markup("<wbr>").join(BREAK.split(str(text)))

@@ -15,6 +15,7 @@ A form's function, `@pages.post(...)`, is only called when the form is proved to
 from __future__ import annotations
 
 import asyncio
+import json
 import logging
 import re
 from collections.abc import AsyncIterator, Awaitable, Callable
@@ -140,15 +141,17 @@ class PageContext:
         self, method: str, path: str, body: Any = None, request_id: str | None = None
     ) -> Any:
         """The same with any method and a body."""
-        return (await call(self.console.api, self.principal, method, path, body, request_id)).json()
+        return json.loads(
+            await call(self.console.api, self.principal, method, path, body, request_id)
+        )
 
     async def put(self, path: str, content: AsyncIterator[bytes]) -> Any:
         """The same with a file that is passed on as it arrives."""
-        return (await call(self.console.api, self.principal, "PUT", path, stream=content)).json()
+        return json.loads(await call(self.console.api, self.principal, "PUT", path, stream=content))
 
     async def content(self, path: str) -> bytes:
         """The same for what is no JSON, or is passed on as it is."""
-        return (await call(self.console.api, self.principal, "GET", path)).content
+        return await call(self.console.api, self.principal, "GET", path)
 
     def record(self) -> Record:
         """That the dataset is there for this principal, or NotFound. Gives no way to its rows."""
