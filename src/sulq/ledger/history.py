@@ -31,6 +31,7 @@ from sulq.ledger.statements import among, run
 from sulq.ledger.streams import SINCE, is_running, stretches
 from sulq.ledger.types import Allotment, Charge, Entry, Head
 
+NEVER = 2**63 - 1  # beyond every entry's number
 ANSWERS = ENTRIES.alias("answers")
 _charge = (ENTRIES.c.number, ENTRIES.c.body, CHARGES.c.question)
 _charged = CHARGES.join(ENTRIES, ENTRIES.c.number == CHARGES.c.number)
@@ -59,7 +60,13 @@ _with_answers = (
     .select_from(_charged)
     .join(ANSWERS, ANSWERS.c.number == CHARGES.c.answer)
 )
-_decisions = select(ENTRIES).where(text(DECISION))
+_decided = select(ENTRIES).where(text(DECISION)).order_by(ENTRIES.c.number)
+_decisions = _decided.where(
+    ENTRIES.c.number > bindparam("after"), ENTRIES.c.number < bindparam("before"),
+    *(ENTRIES.c.kind != beside for beside in (PROGRAM, KEYS, DISCOVER)),
+)  # fmt: skip
+_carried = _decided.where(ENTRIES.c.kind == "carry", ENTRIES.c.number >= bindparam("first"))
+_spent = select(CELLS).order_by(CELLS.c.cell)
 _analysts = select(CHARGES.c.analyst).where(CHARGES.c.number >= bindparam("first")).distinct()
 _sampled = _charges.where(
     CHARGES.c.number.in_(
@@ -181,11 +188,9 @@ class History:
         with self._reading() as connection:
             step = max(1, -(-(read_head(connection).number + 1 - first) // points))
             rows = run(connection, _sampled, {"first": first, "step": step}).fetchall()
-            carried = connection.execute(
-                _decisions.where(ENTRIES.c.kind == "carry", ENTRIES.c.number >= first)
-            ).all()
+            carried = run(connection, _carried, {"first": first}).fetchall()
         found = [(row[0], json.loads(row[1])) for row in rows]
-        found += [(row.number, json.loads(row.body)) for row in carried]
+        found += [(number, json.loads(body)) for number, _, body, *_ in carried]
         found.sort(key=lambda each: each[0])
         return [(b["time"], self.total - b.get("group", b["remaining"])) for _, b in found]
 
@@ -214,7 +219,7 @@ class History:
         """What the rows of each cell have spent, in micro-queries."""
         with self._reading() as connection:
             base = read_head(connection).base
-            rows = connection.execute(select(CELLS).order_by(CELLS.c.cell))
+            rows = run(connection, _spent).fetchall()
             return {cell: base + extra for cell, extra in rows}
 
     def base(self) -> int:
@@ -245,13 +250,9 @@ class History:
     @patient
     def decisions(self, *, after: int = -1, before: int | None = None) -> list[Entry]:
         """Every entry that is no question and no answer, oldest first."""
-        asked = _decisions.where(
-            ENTRIES.c.number > after, ENTRIES.c.kind.not_in((PROGRAM, KEYS, DISCOVER))
-        )
-        if before is not None:
-            asked = asked.where(ENTRIES.c.number < before)
+        between = {"after": after, "before": NEVER if before is None else before}
         with self._reading() as connection:
-            rows = connection.execute(asked.order_by(ENTRIES.c.number)).all()
+            rows = run(connection, _decisions, between).fetchall()
         return [_entry(row) for row in rows]
 
     # -- programs --
@@ -263,8 +264,9 @@ class History:
             return kept_programs(connection, name)
 
 
-def _entry(row: Row[Any]) -> Entry:
-    return Entry(row.number, row.kind, json.loads(row.body), row.previous, row.hash)
+def _entry(row: Sequence[Any]) -> Entry:
+    number, kind, body, previous, found = row
+    return Entry(number, kind, json.loads(body), previous, found)
 
 
 def answer_in(body: str) -> str:
