@@ -214,9 +214,10 @@ def test_decisions_are_found_by_index(older):
     folder, _ = older
     with opened(folder) as db:
         with db._ledger._reading() as connection:
-            from sulq.ledger.history import _decisions
+            from sulq.ledger.history import NEVER, _decisions
 
-            sql = str(_decisions.compile(connection.engine))
+            asked = _decisions.params(after=-1, before=NEVER)
+            sql = asked.compile(connection.engine, compile_kwargs={"literal_binds": True})
             plan = connection.exec_driver_sql(f"EXPLAIN QUERY PLAN {sql}").fetchall()
         assert any("entries_decisions" in row[-1] for row in plan), plan
         kinds = [e.kind for e in db._ledger.decisions()]

@@ -331,7 +331,11 @@ class RemoteAudited(AuditedCalls, RemoteDatabase):
 
 def remote(wire: Wire, name: str) -> RemoteDatabase:
     """A dataset of a server, of the kind that it is."""
-    facts = wire.get(at(name))
+    return described(wire, wire.get(at(name)))
+
+
+def described(wire: Wire, facts: dict[str, Any]) -> RemoteDatabase:
+    """The same of what the server has said about it."""
     if not facts.keys() >= FACTS:
         raise stranger()
     audited = isinstance(promise_in(facts["promise"]), AuditPromise)

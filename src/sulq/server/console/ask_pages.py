@@ -15,7 +15,7 @@ from typing import Any
 
 from starlette.responses import JSONResponse, Response
 
-from sulq.client.database import RemoteDatabase
+from sulq.client.database import RemoteDatabase, described
 from sulq.client.wire import at
 from sulq.errors import Late, NotFound, QueryNotAllowed, SulqError, in_queries
 from sulq.server.console.dataset_pages import DatasetFacts, facts_of
@@ -166,10 +166,13 @@ async def price(here: PageContext) -> Response:
 
 
 async def _preview(here: PageContext, facts: DatasetFacts, asked: FilledForm) -> PricedForm:
-    db = await here.database()
+    db = described(here.wire(), facts.said)
     question, said = await _priced(here, db, asked)
-    errors = await here.run(here.console.rehearsals.errors, db, question)
-    known = await here.run(lambda: db.price(question).estimate)
+
+    def look() -> tuple[list[tuple[str, str]], Any]:
+        return here.console.rehearsals.errors(db, question), db.price(question).estimate
+
+    errors, known = await here.run(look)
     return PricedForm(
         said["price_micro"], errors, said["deadline_seconds"], secrets.token_hex(16),
         "" if known is None else f"{known_already(known).capitalize()}.",
@@ -269,7 +272,7 @@ async def rehearsed(here: PageContext) -> Response:
     """The answer on made-up rows: free, and it says so."""
     asked = FilledForm.of(here.form)
     facts = await facts_of(here)
-    db = await here.database()
+    db = described(here.wire(), facts.said)
     question, _ = await _priced(here, db, asked)  # refuses what the real table would not answer
     found = body_of(await here.run(here.console.rehearsals.answer, db, question))
     python = asked.python(here.address, facts.name, facts.schema)

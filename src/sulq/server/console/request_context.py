@@ -30,7 +30,7 @@ from starlette.responses import RedirectResponse, Response
 from starlette.routing import Route
 from starlette.types import ASGIApp
 
-from sulq.client.database import RemoteDatabase, remote
+from sulq.client.database import RemoteDatabase, described
 from sulq.client.wire import Wire, at
 from sulq.errors import BudgetExceeded, KeyRefused, QueryNotAllowed, SulqError
 from sulq.preview import KeptRehearsals
@@ -165,7 +165,7 @@ class PageContext:
 
     async def database(self) -> RemoteDatabase:
         """The dataset as Python sees it, over the same routes. Use it in `run` only."""
-        return await self.run(remote, self.wire(), self.name)
+        return described(self.wire(), await self.get(self.at()))
 
     def wire(self) -> Wire:
         """The routes for a thread; whoever loses their key cannot go on asking."""
