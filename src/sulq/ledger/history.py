@@ -54,7 +54,9 @@ _answered_now = (
         CHARGES.c.answer.is_not(None),
     )
     .order_by(CHARGES.c.number.desc())
+    .limit(bindparam("most"))
 )  # fmt: skip
+_answered_of = _answered_now.where(CHARGES.c.analyst == bindparam("who"))
 _with_answers = (
     select(*_charge, ANSWERS.c.body)
     .select_from(_charged)
@@ -161,12 +163,10 @@ class History:
     @patient
     def answered(self, *, most: int, analyst: str | None = None) -> list[int]:
         """The newest answered charges of the present rows, of one analyst if one is named."""
-        asked = _answered_now if analyst is None else _answered_now.where(
-            CHARGES.c.analyst == analyst
-        )  # fmt: skip
+        asked, whose = (_answered_now, {}) if analyst is None else (_answered_of, {"who": analyst})
         with self._reading() as connection:
-            rows = connection.execute(asked.limit(most), {"epoch": self._epoch})
-            return [number for (number,) in rows]
+            rows = run(connection, asked, {"epoch": self._epoch, "most": most} | whose).fetchall()
+        return [number for (number,) in rows]
 
     @patient
     def with_answers(self, charges: Sequence[int]) -> list[tuple[Charge, str]]:

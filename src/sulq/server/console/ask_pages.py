@@ -9,6 +9,7 @@ from __future__ import annotations
 import math
 import secrets
 from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
 from typing import Any
@@ -170,7 +171,11 @@ async def _preview(here: PageContext, facts: DatasetFacts, asked: FilledForm) ->
     question, said = await _priced(here, db, asked)
 
     def look() -> tuple[list[tuple[str, str]], Any]:
-        return here.console.rehearsals.errors(db, question), db.price(question).estimate
+        person = here.principal.person.id
+        errors = here.console.rehearsals.errors(db, question, person)
+        with suppress(SulqError):
+            return errors, db.estimate(question)
+        return errors, None
 
     errors, known = await here.run(look)
     return PricedForm(
