@@ -139,10 +139,10 @@ class EngineFailed(SulqError):
 
 
 class Late(EngineFailed):
-    """The rows were not read by the end of the period. The answer is stored when it is there.
+    """The rows were not read by the end of the slot. The answer is stored when it is there.
 
-    `retry_after` seconds, one period, until asking again may help; it is free. Whoever asks
-    hears of the answer when 1, then 2, then 4, ... more periods are over, never when it is done.
+    `retry_after` seconds, one slot, until asking again may help; it is free. Whoever asks
+    hears of the answer when 1, then 2, then 4, ... more slots are over, never when it is done.
     """
 
     def __init__(self, message: str, retry_after: float | None = None) -> None:

@@ -11,18 +11,18 @@ from sulq.server import gate
 from sulq.server.connections import Timely
 from sulq.server.door import Door
 from sulq.server.services import admission, beat, lateness, threads
-from sulq.server.services.measurements import Measurements
-from sulq.server.services.periods import Periods
+from sulq.server.services.scan_times import ScanTimes
+from sulq.server.services.slots import Slots
 
 
 def never_longer():
-    """A slow machine does not lengthen the period."""
-    Periods.lengthen = lambda self, times=2.0: False
+    """A slow machine does not lengthen the slot."""
+    Slots.lengthen = lambda self, times=2.0: False
 
 
 def rows_are_blamed():
     """Nobody looks whether made-up rows are slow too."""
-    Measurements.seconds = lambda self, questions: 0.0
+    ScanTimes.seconds = lambda self, questions: 0.0
 
 
 def patient():

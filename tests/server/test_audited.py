@@ -383,7 +383,7 @@ def test_on_the_beat(tmp_path, late):
 
 
 def test_measured_periods(tmp_path):
-    """Padding as measured on made-up rows, for both rules: a price has its period, answers come."""
+    """Padding as measured on made-up rows, for both rules: a price has its slot, answers come."""
     with made(tmp_path / "instance").serving(padding=True) as instance:
         for terms in (CLASSES, DUAN | {"queries": 2, "epsilon": 6.0}):
             name = create(instance, people(3000, seed=next(NUMBERS)), **terms)

@@ -90,7 +90,7 @@ def timed(call):
 
 
 def beat_of(instance):
-    """The period of a full share of one person's questions, as the server says it."""
+    """The slot of a full share of one person's questions, as the server says it."""
     queries = [{"where": f"income > {i}.25"} for i in range(16)]
     body = {"queries": queries, "share": False}
     return instance.call("POST", f"{D}/price", body, "anna").json["deadline_seconds"]

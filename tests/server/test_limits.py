@@ -13,9 +13,9 @@ import pytest
 from server.instance import made
 
 from sulq.errors import LimitReached, QueryNotAllowed
-from sulq.server.bodies import check_nesting, parsed
 from sulq.server.services import admission
 from sulq.server.services.admission import AtOnce, Meter, Rate
+from sulq.server.strict_json import check_nesting, parsed
 
 D = "/v1/datasets/people"
 ASK = f"{D}/ask"

@@ -1,9 +1,9 @@
 """A machine made ten times slower in the middle: what is late says so, and nothing else changes.
 
 The server is a process of its own, stopped nine tenths of the time for a while. No number is wrong,
-none is lost or paid twice, the owner hears of a slow machine and of nothing else, and periods are
+none is lost or paid twice, the owner hears of a slow machine and of nothing else, and slots are
 as they were when it is quick again. In `make test` for a moment, in `make soak` for as long as
-periods take to be lengthened and to come back, and with controls: servers in which one thing is
+slots take to be lengthened and to come back, and with controls: servers in which one thing is
 broken (altered.py), where the same test finds what it looks for.
 """
 
@@ -125,7 +125,7 @@ class Seen:
         return (
             f"quick: {len(self.quick.heard)} answers, {self.quick.late} late; slow: "
             f"{len(self.slow.heard)} answers, {self.slow.late} late, {self.slow.late_share():.0%} "
-            f"in its second half, periods {self.slow.longest} times as long; "
+            f"in its second half, slots {self.slow.longest} times as long; "
             f"{len(self.wrong)} wrong; back after {self.back_seconds:.1f} s; "
             f"alarms {sorted(self.alarms)}"
         )
@@ -205,7 +205,7 @@ def test_control_where_noise_stands_for_what_is_late_numbers_are_wrong(tmp_path,
 
 
 def back_to_normal(instance, asking):
-    """Ask until periods are what they were: the seconds, and how many were asked."""
+    """Ask until slots are what they were: the seconds, and how many were asked."""
     start = time.monotonic()
     while instance.call("GET", D).json["periods_longer"] > 1:
         asking.one()

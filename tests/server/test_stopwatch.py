@@ -8,7 +8,7 @@ does not, on a beat or without. Only in `make soak`, on a quiet machine.
 What is not the rows must be the same for both twins, or it is measured instead. So each of them is
 started first for half of the pairs. And while another analyst asks, a question is sent a set time
 after the other's: the same for both twins of a pair, and another for each pair. A question sent
-when the reply of the other twin is there would come at a moment of the other analyst's period that
+when the reply of the other twin is there would come at a moment of the other analyst's slot that
 follows from the pairs before. Such pairs are no independent trials, and a tenth of a millisecond in
 favour of one server, whatever its rows are, becomes several in the median.
 """
@@ -31,10 +31,10 @@ from soak import in_soak
 
 D = "/v1/datasets/people"
 PAIRS = 300
-PERIOD = 1 / 25  # seconds
-SHORT = 0.01  # seconds after the other's question, where there is no period
+SLOT = 1 / 25  # seconds
+SHORT = 0.01  # seconds after the other's question, where there is no slot
 LIMITS = {"RATE": "1e6", "BURST": "1000000", "MOST_LATE": "0"}
-BEAT = LIMITS | {"PADDING": "yes", "DEADLINE_SECONDS": str(PERIOD)}
+BEAT = LIMITS | {"PADDING": "yes", "DEADLINE_SECONDS": str(SLOT)}
 AT_ONCE = LIMITS | {"PADDING": "no"}
 NUMBER = itertools.count()
 RANDOM = random.Random(7)
@@ -126,7 +126,7 @@ def question(where):
 def differences(folder, twins, settings, busy):
     """What the second twin takes longer than the first, pair by pair."""
     *tables, where = twins
-    found, longest = [], 1.1 * PERIOD if settings is BEAT else SHORT
+    found, longest = [], 1.1 * SLOT if settings is BEAT else SHORT
     for order in ((0, 1), (1, 0)):
         with serving(folder, tables, order, settings) as servers, ExitStack() as stack:
             others = {k: stack.enter_context(Other(s)) for k, s in servers.items() if busy}

@@ -19,8 +19,8 @@ import sulq
 from sulq import Query
 from sulq.engines.duckdb import DuckDBEngine
 from sulq.pipeline import Order
-from sulq.server.services.measurements import MadeUp
-from sulq.server.services.periods import Pace
+from sulq.server.services.scan_times import MadeUp
+from sulq.server.services.slots import Pace
 
 D = "/v1/datasets/people"
 HONEST = DuckDBEngine.sums
@@ -53,9 +53,9 @@ def scans(monkeypatch):
 
 
 @contextmanager
-def beating(folder, period=0.4, **said):
+def beating(folder, slot=0.4, **said):
     with made(folder, queries=10_000).serving(
-        padding=True, deadline_seconds=period, most_late=0, **said
+        padding=True, deadline_seconds=slot, most_late=0, **said
     ) as served:
         yield served
 
@@ -178,10 +178,10 @@ def test_polling_tells_no_more_than_the_beat(tmp_path, scans):
     """An answer shows once the time for its scan is over, not when the scan is."""
     with beating(tmp_path / "quick", 3.0) as served:
         found, at = shown_after(served, scans, 0.0)
-        assert (found, at > 2.1) == ("answer", True)  # the scan's share of the period
+        assert (found, at > 2.1) == ("answer", True)  # the scan's share of the slot
     with beating(tmp_path / "late", 0.2) as served:
         found, at = shown_after(served, scans, 0.3)
-        assert (found, at > 0.34) == ("Late", True)  # a whole period more, though it was done
+        assert (found, at > 0.34) == ("Late", True)  # a whole slot more, though it was done
 
 
 def test_control_without_a_beat_polling_tells(tmp_path, scans):
@@ -198,7 +198,7 @@ def test_control_without_a_beat_polling_tells(tmp_path, scans):
 def test_after_a_refresh_periods_are_those_of_the_new_rows(tmp_path, monkeypatch, again):
     """A hundred times as many rows, which take as much longer: what is asked then is not late.
 
-    With the periods of the rows before, every reply would be.
+    With the slots of the rows before, every reply would be.
     """
     few, many = 50, 5000
 

@@ -24,7 +24,6 @@ SAME_NAME = {
     "database": "the front door: here, audited, over HTTP",
     "datasets": "the service, and its routes",
     "engine": "PostgreSQL's and Spark's",
-    "measurements": "combinations of cell sums, and how long answers take",
     "postgres": "connections, the ledger's server, the command",
     "promise": "of noisy answers, and of audited ones",
     "writer": "one SQL for each engine",

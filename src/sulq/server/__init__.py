@@ -11,7 +11,7 @@ its deadline. The API and the console stand side by side, both over services/.
     front.py        what every request passes first: proxies, an id, compression
     telemetry.py    spans for OpenTelemetry, where they are wanted
     gate.py         what every request to the API passes: limits, key, body, headers, log
-    bodies.py       bytes -> strict JSON within limits
+    strict_json.py  bytes -> strict JSON within limits
     api/            the routes under /v1
     console/        the pages under /console
     pgwire/         PostgreSQL's protocol, on a port of its own

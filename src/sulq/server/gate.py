@@ -16,7 +16,6 @@ from typing import Any
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from sulq.errors import KeyRefused, LimitReached, QueryNotAllowed, SulqError
-from sulq.server.bodies import parsed
 from sulq.server.services import logs
 from sulq.server.services.access import Access, Principal
 from sulq.server.services.admission import Overload, Rate, Spaced, Waits, too_many
@@ -34,6 +33,7 @@ from sulq.server.services.responses import (
 )
 from sulq.server.services.settings import Settings
 from sulq.server.services.shared_rate import rate_of
+from sulq.server.strict_json import parsed
 
 OPEN = ("/v1/health", "/v1/ready", "/v1/openapi.json", "/v1/token")  # what needs no key
 METRICS = "/v1/metrics"  # what a token of its own opens too

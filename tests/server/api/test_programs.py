@@ -82,8 +82,8 @@ def test_the_time_of_a_program_has_a_price(tmp_path, monkeypatch, padding, price
     waited = []
     monkeypatch.setattr(answers, "random_delay", lambda *said: waited.append(said[3:]) or 0.0)
     settings = {"random_delay": True, "time_price": price, "padding": padding}
-    period = {"deadline_seconds": 5.0} if padding else {}
-    with made(tmp_path / "instance").serving(**settings, **period) as instance:
+    slot = {"deadline_seconds": 5.0} if padding else {}
+    with made(tmp_path / "instance").serving(**settings, **slot) as instance:
         instance.call("PATCH", D, {"programs": True}, "anna")
         assert instance.call("GET", D).json["time_price"] == price
         with connected(instance, "bob") as db:

@@ -13,12 +13,12 @@ from sulq.errors import Late, LimitReached
 from sulq.pipeline import Order
 from sulq.server.services import beat as beats
 from sulq.server.services.beat import Beat, Line, Place
-from sulq.server.services.windows import Period, Window
+from sulq.server.services.windows import Slot, Window
 
-PERIOD = Period(1.0, 0.6)
+SLOT = Slot(1.0, 0.6)
 
 
-def beating(clock, scans, *, period=PERIOD, missed=None, late=True, log=None, **said):
+def beating(clock, scans, *, slot=SLOT, missed=None, late=True, log=None, **said):
     """A beat whose n-th batch takes so many seconds to scan; `log` gets what each batch had.
 
     `scans` may also say what a batch takes by what is asked in it.
@@ -26,9 +26,9 @@ def beating(clock, scans, *, period=PERIOD, missed=None, late=True, log=None, **
     left = None if callable(scans) else iter(scans)
 
     def window(batch):
-        if period is None:
+        if slot is None:
             return None
-        return Window(period, clock, threading.Event(), missed)
+        return Window(slot, clock, threading.Event(), missed)
 
     async def work(asked, window):
         begun = clock.now()
@@ -38,7 +38,7 @@ def beating(clock, scans, *, period=PERIOD, missed=None, late=True, log=None, **
         return [f"answer to {one}" for one in asked]
 
     async def said_late(asked, window):
-        late = Late("late", window.period.seconds)
+        late = Late("late", window.slot.seconds)
         return [f"{one} is settled" if "settled" in one else late for one in asked]
 
     async def look_into(window):
@@ -97,12 +97,12 @@ def test_a_reply_leaves_at_the_same_moment_however_long_the_question_took_to_rea
     assert (len({left(s) for s in (0.0001, 0.0004, 0.0012, 0.0029)}) == 1) is told
 
 
-def beside_another(seconds, at, period=PERIOD):
+def beside_another(seconds, at, slot=SLOT):
     """When anna's replies leave, who asks all the time, and bob's, whose rows take so long."""
 
     async def main():
         clock = FakeClock()
-        beat = beating(clock, lambda asked: seconds if "bob's" in asked else 0.1, period=period)
+        beat = beating(clock, lambda asked: seconds if "bob's" in asked else 0.1, slot=slot)
 
         async def anna():
             left = [0.0]
@@ -123,13 +123,13 @@ def test_while_another_asks_every_reply_leaves_when_it_would_whatever_rows_take(
 
 def test_control_without_a_period_the_others_replies_tell_too():
     """The same clock sees bob's rows in what anna hears."""
-    (quick, _), (slow, _) = (beside_another(s, 5.0, period=None) for s in (0.0, 0.599))
+    (quick, _), (slow, _) = (beside_another(s, 5.0, slot=None) for s in (0.0, 0.599))
     assert quick != slow
 
 
 def test_control_without_a_period_time_tells():
     """The same clock sees every scan where replies leave at once."""
-    taken = [replied(seconds, period=None)[1] for seconds in (0.1, 0.599)]
+    taken = [replied(seconds, slot=None)[1] for seconds in (0.1, 0.599)]
     assert taken == [0.1, 0.599]
 
 
@@ -234,7 +234,7 @@ def test_while_somebody_sends_too_much_what_misses_its_period_has_more_time(monk
 
 
 def test_control_else_it_is_late_at_once():
-    """Nobody is in the way, so it is said when the period is over."""
+    """Nobody is in the way, so it is said when the slot is over."""
     assert heard_while_somebody_sends_too_much(0.601, crowded=False)[0] == ("Late", 1.0)
 
 
@@ -256,7 +256,7 @@ def test_a_slow_disk_is_nobodys_secret():
     clock = FakeClock()
 
     async def main():
-        window = Window(PERIOD, clock, threading.Event())
+        window = Window(SLOT, clock, threading.Event())
         beat = beating(clock, [])
         work = asyncio.ensure_future(clock.scan(window, 0.3, pay_seconds=2.0))
         (late,) = await clock.drive(beat._is_late(window, work))
@@ -358,11 +358,11 @@ def test_a_thousand_questions_of_one_delay_another_by_two_beats_at_most(who, soo
         return left - at
 
     waits = [asyncio.run(main(at)) for at in (0.0, 0.3, 0.81, 2.4)]
-    assert all((wait <= 3 * PERIOD.seconds) is soon for wait in waits)
+    assert all((wait <= 3 * SLOT.seconds) is soon for wait in waits)
 
 
 def test_dear_questions_have_batches_of_their_own_and_take_turns_with_cheap_ones():
-    """Who asks for much does not lengthen the period of who asks for little."""
+    """Who asks for much does not lengthen the slot of who asks for little."""
     made = line(("a", "dear", 40.0, "d0"), ("a", "dear", 40.0, "d1"), ("b", "plain", 1.0, "p0"),
                 ("c", "kernel", 3.0, "k0"))  # fmt: skip
     assert [batch(made) for _ in range(4)] == [["p0"], ["k0"], ["d0"], ["d1"]]
@@ -406,8 +406,8 @@ def test_who_asks_again_while_another_sends_too_much_is_in_the_next_batch(crowde
             await clock.until(clock.now() + beats.AGAIN_SECONDS / 2)
 
     async def main():
-        period = Period(1.0, 0.99)
-        beat = beating(clock, [0.1] * 30, period=period, log=log, crowded=lambda: crowded)
+        slot = Slot(1.0, 0.99)
+        beat = beating(clock, [0.1] * 30, slot=slot, log=log, crowded=lambda: crowded)
         bobs = (asks(clock, beat, 0.2 * i, i) for i in range(40))
         await clock.drive(annas(beat), *bobs)
 

@@ -11,7 +11,7 @@ import sulq
 from sulq.engines.duckdb import DuckDBEngine
 from sulq.errors import Late
 from sulq.server.services import lateness
-from sulq.server.services.measurements import Measurements
+from sulq.server.services.scan_times import ScanTimes
 
 D = "/v1/datasets/people"
 HONEST = DuckDBEngine.sums
@@ -46,16 +46,16 @@ def slowness(monkeypatch):
 @pytest.fixture
 def slow(tmp_path, slowness, monkeypatch):
     """An instance of 20,000 people, whose made-up rows can be told apart."""
-    from sulq.server.services import measurements
+    from sulq.server.services import scan_times
 
-    honest = measurements.on_rows
+    honest = scan_times.on_rows
 
     def marked(*arguments):
         db = honest(*arguments)
         db._pipeline.engine.made_up = True
         return db
 
-    monkeypatch.setattr(measurements, "on_rows", marked)
+    monkeypatch.setattr(scan_times, "on_rows", marked)
     instance = made(tmp_path / "instance", people(20_000), queries=1000)
     with instance.serving(padding=True, deadline_seconds=0.3, most_late=3) as served:
         served.slowness = slowness
@@ -108,7 +108,7 @@ def test_what_is_late_says_so_is_charged_once_and_is_answered_later(slow):
 
 
 def test_a_slow_machine_lengthens_the_period_publicly_and_counts_as_nothing(slow, monkeypatch):
-    """Made-up rows take as long: an alarm, no freeze, and the period is back when it is quick."""
+    """Made-up rows take as long: an alarm, no freeze, and the slot is back when it is quick."""
     monkeypatch.setattr(lateness, "TRIES", 40)  # what else runs must not be slow for real rows only
     for i in range(4):
         slow.slowness.machine.set()
@@ -127,7 +127,7 @@ def test_a_slow_machine_lengthens_the_period_publicly_and_counts_as_nothing(slow
 
 def test_rows_slower_than_made_up_ones_are_an_alarm_and_too_many_freeze(slow, monkeypatch):
     """Being late may then tell a bit about rows, so it may not go on."""
-    monkeypatch.setattr(Measurements, "seconds", lambda self, questions: 0.0)  # whatever else runs
+    monkeypatch.setattr(ScanTimes, "seconds", lambda self, questions: 0.0)  # whatever else runs
     slow.slowness.real.set()
     for i in range(3):
         assert slow.ask(f"age > {i}").error == "Late"
@@ -180,7 +180,7 @@ def test_a_client_waits_and_asks_again_by_itself(slow):
         with pytest.raises(Late) as late:
             db.count("age > 40")
         assert late.value.charged
-        assert 0.3 <= late.value.retry_after < 60  # the period, or one that was lengthened
+        assert 0.3 <= late.value.retry_after < 60  # the slot, or one that was lengthened
         slow.slowness.all.clear()
 
 

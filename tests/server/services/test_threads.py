@@ -10,7 +10,7 @@ from server.instance import made
 from sulq.errors import LimitReached
 from sulq.server.services import threads as threads_module
 from sulq.server.services.answers import Answers
-from sulq.server.services.measurements import Measurements
+from sulq.server.services.scan_times import ScanTimes
 from sulq.server.services.settings import Settings
 from sulq.server.services.threads import FairThreads, MeteredThreads
 
@@ -123,7 +123,7 @@ def test_a_server_told_to_stop_reads_nothing_more(tmp_path, monkeypatch):
     The one hears its price, or on a machine that is too busy to tell it in time, the same as they.
     """
     reading, go_on, read, came = threading.Event(), threading.Event(), [], threading.Semaphore(0)
-    work, run, stop = Measurements.work, FairThreads.run, Answers.stop
+    work, run, stop = ScanTimes.work, FairThreads.run, Answers.stop
 
     def slow(self, question):
         read.append(question)
@@ -142,7 +142,7 @@ def test_a_server_told_to_stop_reads_nothing_more(tmp_path, monkeypatch):
     instance = made(tmp_path / "instance")
     with ThreadPoolExecutor(12) as pool, instance.serving(padding=True) as served:
         served.until_ready()
-        monkeypatch.setattr(Measurements, "work", slow)
+        monkeypatch.setattr(ScanTimes, "work", slow)
         monkeypatch.setattr(FairThreads, "run", counted)
         monkeypatch.setattr(Answers, "stop", stopped)
         body = {"query": {"where": "age > 30"}}

@@ -117,8 +117,8 @@ def _description(here: DatasetCaller, dataset: Dataset, db: Database) -> dict[st
         ],
         "padding": settings.padding,
         "late": "retry" if is_audited(promise) else settings.late,
-        "deadline_seconds_of_a_count": dataset.periods.of_a_count(),
-        "periods_longer": dataset.periods.longer,
+        "deadline_seconds_of_a_count": dataset.slots.of_a_count(),
+        "periods_longer": dataset.slots.longer,
         "sulq": sulq.__version__,
     }
 

@@ -20,9 +20,9 @@ uploads.py          files of rows that owners send, streamed into their folder
 passwords.py        passwords of addresses, beside the registry
 admission.py        how often, how many, how much one person may ask
 high_water.py       the latest time that was seen: a clock set back revives no key
-measurements.py     what questions take, on made-up rows
-periods.py          how long a batch of questions lasts
-quiet.py            periods measured again while nobody asks
+scan_times.py       what questions take, on made-up rows
+slots.py            how long a batch of questions lasts
+quiet.py            slots measured again while nobody asks
 renewals.py         a dataset's rows as they are now, or more of them
 garbage.py          when memory is tidied: between batches
 windows.py          the public moments of one batch

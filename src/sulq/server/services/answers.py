@@ -30,11 +30,11 @@ from sulq.server.services.beat import Beat, Place
 from sulq.server.services.datasets import Dataset, Datasets
 from sulq.server.services.garbage import Garbage
 from sulq.server.services.lateness import Lateness, LateNoise, late
-from sulq.server.services.measurements import row_seconds
 from sulq.server.services.metrics import Metrics
-from sulq.server.services.periods import Work, random_delay
 from sulq.server.services.responses import answer_body, dumped
+from sulq.server.services.scan_times import row_seconds
 from sulq.server.services.settings import Settings
+from sulq.server.services.slots import Work, random_delay
 from sulq.server.services.spending_caps import SpendingCaps
 from sulq.server.services.threads import MeteredThreads, pool, run_in
 from sulq.server.services.windows import Clock, Window
@@ -75,7 +75,7 @@ class Answers:
         self._looking = MeteredThreads(LOOKING, 1 / 500, 1 / 200, settings)
         self._metered = (self._reading, self._pricing, self._estimating, self._looking)
         self.overload = Overload()
-        self._stopping = threading.Event()
+        self._closing = threading.Event()
         self._lateness = Lateness(datasets, metrics)
         self._noise = LateNoise(datasets, settings)
         self._beats: dict[Dataset, _Beats] = {}  # as long as their dataset is open or asked
@@ -87,7 +87,7 @@ class Answers:
 
     def close(self) -> None:
         """Wait for what is under way."""
-        self._stopping.set()
+        self._closing.set()
         for beats in list(self._beats.values()):
             beats.close(wait=True)
         for threads in self._metered:
@@ -143,12 +143,12 @@ class Answers:
     async def price(
         self, principal: Principal, record: Record, make: Callable[[Database], Question]
     ) -> tuple[Question, float | None]:
-        """A question checked and priced, and the seconds of its period."""
+        """A question checked and priced, and the seconds of its slot."""
         dataset = await self.dataset(record)
         who = principal.person.id
         with dataset.using():
             question, work = await self._read(self._pricing, who, dataset, lambda: make(dataset.db))
-        return question, dataset.periods.of_one(work)
+        return question, dataset.slots.of_one(work)
 
     async def unpaid(self, principal: Principal, record: Record, question: Question) -> int:
         """What asking it now would charge, as far as this principal may know."""
@@ -206,8 +206,8 @@ class Answers:
                     question, work = await self._read(
                         self._reading, who.id, dataset, lambda: make(db)
                     )
-                    dataset.periods.of_one(work)  # refused if it takes too long
-                kind, weight, begins = dataset.periods.place(work)
+                    dataset.slots.of_one(work)  # refused if it takes too long
+                kind, weight, begins = dataset.slots.place(work)
                 async with self._within_cap(principal, db, question, most) as most:
                     asked = Asked(principal, record, db, question, request_id, form, work, most)
                     reply: bytes = await beat.ask(
@@ -247,8 +247,8 @@ class Answers:
 
         def read() -> tuple[Question, Work]:
             question = make()
-            if dataset.periods.measured:
-                return question, dataset.measurements.work(question).times(_scans(dataset.db))
+            if dataset.slots.measured:
+                return question, dataset.scan_times.work(question).times(_scans(dataset.db))
             return question, Work(0.0, question.numbers)
 
         return await threads.run(who, read)
@@ -257,7 +257,7 @@ class Answers:
         """The paper's random delay, if it is wanted."""
         if not self._settings.random_delay:
             return
-        db, seconds = dataset.db, dataset.periods.of_one(work)
+        db, seconds = dataset.db, dataset.slots.of_one(work)
         row, price = row_seconds(question), self._settings.time_price if question.programs else 1.0
         if row or seconds is not None:
             await asyncio.sleep(random_delay(seconds or 0.0, db.rows, db.promise, row, price))
@@ -301,16 +301,16 @@ class Answers:
 
         def window(batch: Sequence[Place[Asked]]) -> Window | None:
             works = [place.asked.work for place in batch]
-            period = dataset.periods.of(works, overloaded=self.overload.here)
-            if period is None:
+            slot = dataset.slots.of(works, overloaded=self.overload.here)
+            if slot is None:
                 return None
             asked = [place.asked.question for place in batch]
-            missed = self._lateness.of(dataset, asked, period)
-            return Window(period, self.clock, self._stopping, missed, patient=not noise)
+            missed = self._lateness.of(dataset, asked, slot)
+            return Window(slot, self.clock, self._closing, missed, patient=not noise)
 
         def free_window(batch: Sequence[Any]) -> Window | None:
-            period = dataset.periods.of_counts(len(batch))
-            return None if period is None else Window(period, self.clock, self._stopping)
+            slot = dataset.slots.of_counts(len(batch))
+            return None if slot is None else Window(slot, self.clock, self._closing)
 
         async def late(asked: Sequence[Asked], window: Window) -> Sequence[Any]:
             if noise:
@@ -320,7 +320,7 @@ class Answers:
         def between() -> asyncio.Future[Any] | None:
             if not self.reading:
                 self._garbage.tidy()
-            due = dataset.periods.longer > 1 and self._lateness.may_recover(dataset)
+            due = dataset.slots.longer > 1 and self._lateness.may_recover(dataset)
             return run_in(counts, self._lateness.recover, dataset) if due else None
 
         limits: dict[str, Any] = {

@@ -9,7 +9,7 @@ from sulq.database import Database
 from sulq.pipeline import Order
 from sulq.questions.question import Question
 from sulq.server.services.access import Principal, Record
-from sulq.server.services.periods import Work
+from sulq.server.services.slots import Work
 
 
 @dataclass(frozen=True, slots=True)

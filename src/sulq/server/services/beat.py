@@ -1,5 +1,5 @@
 """Questions to one dataset, answered together: a batch begins when somebody waits, lasts one
-period, and its replies leave together at the end. The next one may begin when the time for its scan
+slot, and its replies leave together at the end. The next one may begin when the time for its scan
 is over.
 
 A question counts from the moment it came, not from when it was read: one that was read before is
@@ -7,9 +7,9 @@ read quicker, and would leave earlier.
 
 Who is in a batch, when it begins and how long it lasts follow from what was asked and when, never
 from rows. Persons take turns for the places of a batch, and so do the cheap and the dear kinds of
-questions, each in batches of its own. Without a period replies leave as soon as they are there.
+questions, each in batches of its own. Without a slot replies leave as soon as they are there.
 
-What is not there at the end of its period is late (windows.py). While somebody sends too much it
+What is not there at the end of its slot is late (windows.py). While somebody sends too much it
 is said a quarter of a second later: requests that are refused take time of the same processor.
 """
 
@@ -35,7 +35,7 @@ QUIET_SECONDS = 0.004  # after the last question came, in which it is read and o
 GATHER_SECONDS = 0.02  # or after this, if they do not stop coming
 AGAIN_SECONDS = 0.015  # after replies left, in which who had one may ask again
 STEP_SECONDS = 0.001
-PATIENCE_SECONDS = 0.25  # beyond its period, while somebody sends too much, before it is late
+PATIENCE_SECONDS = 0.25  # beyond its slot, while somebody sends too much, before it is late
 
 Asked = TypeVar("Asked")
 
@@ -350,7 +350,7 @@ class Beat(Generic[Asked]):
         self, batch: list[Place[Asked]], window: Window, work: asyncio.Future[Sequence[Any]],
         late: bool,
     ) -> None:  # fmt: skip
-        """Let replies leave when the period is over."""
+        """Let replies leave when the slot is over."""
         await self._clock.exactly(window.closes)
         if late:
             moments, stored = window.moments(), False

@@ -33,12 +33,12 @@ from sulq.server.services.dataset_ledgers import (
     note_in,
 )
 from sulq.server.services.events import FAILED, LATE, note
-from sulq.server.services.measurements import ELSEWHERE, MadeUp, Measurements
 from sulq.server.services.people import Person, check_name
-from sulq.server.services.periods import Pace, Periods, pace_of
 from sulq.server.services.registry import Registry, Run, Taken, alarm, new_id, now
 from sulq.server.services.renewals import Renewals, refresh_rows
+from sulq.server.services.scan_times import ELSEWHERE, MadeUp, ScanTimes
 from sulq.server.services.settings import Settings
+from sulq.server.services.slots import Pace, Slots, pace_of
 from sulq.sources.postgres import is_address
 from sulq.values.schema import Schema
 
@@ -54,8 +54,8 @@ class Dataset:
 
     record: Record
     db: Database
-    periods: Periods
-    measurements: Measurements
+    slots: Slots
+    scan_times: ScanTimes
     use: Use
 
     @contextmanager
@@ -75,7 +75,7 @@ class Dataset:
 class Use:
     """How many scan a database. Given up, it is closed by the last of them."""
 
-    def __init__(self, *held: Database | Measurements) -> None:
+    def __init__(self, *held: Database | ScanTimes) -> None:
         self._closing: list[Callable[[], None]] = [each.close for each in held]
         self._lock = threading.Lock()
         self._users = 1  # whoever keeps it open
@@ -167,23 +167,21 @@ class Datasets(Renewals):
         kind = "csv" if ".csv" in source.lower() else "parquet"
         kind = ELSEWHERE if is_address(source) else kind
         held = db.warm()
-        made = Measurements(
-            lambda: MadeUp(db, kind, settings.folder, held), settings.longest_seconds
-        )
-        periods = Periods(pace_of(record.timing, db.rows), settings)
-        dataset = Dataset(record, db, periods, made, Use(made, db))
-        if periods.measured and not periods.known:
+        made = ScanTimes(lambda: MadeUp(db, kind, settings.folder, held), settings.longest_seconds)
+        slots = Slots(pace_of(record.timing, db.rows), settings)
+        dataset = Dataset(record, db, slots, made, Use(made, db))
+        if slots.measured and not slots.known:
             self.measure(dataset)  # for the first time, or for the first time with these rows
         self._open[record.id] = dataset
         return dataset
 
     def measure(self, dataset: Dataset) -> None:
         """Measure what questions take now, on made-up rows."""
-        self.keep_pace(dataset, dataset.measurements.pace())
+        self.keep_pace(dataset, dataset.scan_times.pace())
 
     def keep_pace(self, dataset: Dataset, measured: Pace) -> None:
         """Keep what was measured, as far as it is the quickest so far."""
-        pace = dataset.periods.measure_again(measured)
+        pace = dataset.slots.measure_again(measured)
         with self.registry.writing() as run:
             run("UPDATE datasets SET pace = ? WHERE id = ?", pace.to_json(), dataset.record.id)
 
@@ -364,7 +362,7 @@ class Datasets(Renewals):
         with self.registry.writing() as run:
             alarm(
                 run, record.tenant, record.id, "late",
-                "A batch of questions was late: its rows took longer to read than the period "
+                "A batch of questions was late: its rows took longer to read than the slot "
                 "allows, and longer than made-up rows do. Are there texts longer than declared?",
             )  # fmt: skip
             count = run(
@@ -380,7 +378,7 @@ class Datasets(Renewals):
             alarm(
                 run, dataset.record.tenant, dataset.record.id, "slow",
                 "A batch of questions was late because the machine was slow. Until it is quick "
-                f"again, periods are {dataset.periods.longer} times as long as measured.",
+                f"again, slots are {dataset.slots.longer} times as long as measured.",
             )  # fmt: skip
 
 

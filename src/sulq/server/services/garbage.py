@@ -1,7 +1,7 @@
 """When memory is tidied: between batches, since that stops every thread of the process.
 
 Whenever enough was made, Python looks through all that is there for what only refers to itself.
-With a server's hundred thousands of objects that takes longer than a period, and whose batch it
+With a server's hundred thousands of objects that takes longer than a slot, and whose batch it
 hits is late. So a process that serves does it itself, at moments in which no batch reads rows, and
 sets aside what is left each time: what is new since then takes milliseconds to look through.
 """

@@ -1,7 +1,7 @@
 """What a late reply says, and what is done about a batch whose rows were not read in time.
 
 Was the machine slow, or were these rows? Once what the batch gave is stored, it is timed again on
-made-up rows. If that takes too long as well, the machine is slow: the period is lengthened,
+made-up rows. If that takes too long as well, the machine is slow: the slot is lengthened,
 publicly, and nothing counts. If only the real rows do, three times in a row, that is an alarm for
 the owner, and too many freeze the dataset: being late may tell something of rows. If neither does
 any more, it was a moment; several of them are a slow machine too.
@@ -23,7 +23,7 @@ from sulq.server.services.datasets import Dataset, Datasets
 from sulq.server.services.metrics import Metrics
 from sulq.server.services.responses import answer_body, dumped
 from sulq.server.services.settings import Settings
-from sulq.server.services.windows import Period, Window
+from sulq.server.services.windows import Slot, Window
 
 MARGIN = 1.25  # of what made-up rows take now
 TRIES = 3  # of made-up and real rows in turn, before it is said that these are the slow ones
@@ -34,10 +34,10 @@ ODD, ODD_SECONDS = 3, 60.0  # moments that were slow for no reason found, and in
 
 
 def late(window: Window | None) -> Late:
-    """What is said in place of an answer that is not there at the end of its period."""
-    seconds = 1.0 if window is None else window.period.seconds
+    """What is said in place of an answer that is not there at the end of its slot."""
+    seconds = 1.0 if window is None else window.slot.seconds
     return Late(
-        f"the rows were not read within the period of {seconds:.3g} seconds. The charge stands and "
+        f"the rows were not read within the slot of {seconds:.3g} seconds. The charge stands and "
         "the answer is stored when it is there: asking the same again is free.\n"
         f"Ask again in {seconds:.3g} seconds.", round(seconds, 3),
     )  # fmt: skip
@@ -53,15 +53,15 @@ class Lateness:
         self._odd: WeakKeyDictionary[Dataset, deque[float]] = WeakKeyDictionary()
 
     def of(
-        self, dataset: Dataset, questions: Sequence[Question], period: Period
+        self, dataset: Dataset, questions: Sequence[Question], slot: Slot
     ) -> Callable[[float], None]:
         """What to do if this batch is late; told how long its rows took."""
 
         def missed(seconds: float) -> None:
-            record, allowed = dataset.record, period.scan_seconds
+            record, allowed = dataset.record, slot.scan_seconds
             self._metrics.add(record.tenant, "sulq_late_total", dataset=record.name)
             for _ in range(TRIES):
-                made_up = dataset.measurements.seconds(questions)
+                made_up = dataset.scan_times.seconds(questions)
                 if made_up > allowed:
                     self._lengthen(dataset, MARGIN * made_up / allowed)
                     return
@@ -74,7 +74,7 @@ class Lateness:
         return missed
 
     def _lengthen(self, dataset: Dataset, times: float) -> None:
-        if dataset.periods.lengthen(times):
+        if dataset.slots.lengthen(times):
             self._tries[dataset] = time.monotonic(), RECOVER_SECONDS
             self._datasets.note_slow(dataset)
 
@@ -95,10 +95,10 @@ class Lateness:
         return time.monotonic() - since > wait
 
     def recover(self, dataset: Dataset) -> None:
-        """Go back towards the period that was measured, as far as the machine is quick."""
-        before, (_, wait) = dataset.periods.longer, self._tries.get(dataset, (0.0, RECOVER_SECONDS))
-        dataset.periods.recover(MARGIN * dataset.measurements.count_seconds())
-        better = dataset.periods.longer < before
+        """Go back towards the slot that was measured, as far as the machine is quick."""
+        before, (_, wait) = dataset.slots.longer, self._tries.get(dataset, (0.0, RECOVER_SECONDS))
+        dataset.slots.recover(MARGIN * dataset.scan_times.count_seconds())
+        better = dataset.slots.longer < before
         wait = RECOVER_SECONDS if better else min(2 * wait, RARELY_SECONDS)
         self._tries[dataset] = time.monotonic(), wait
 

@@ -1,4 +1,4 @@
-"""Periods are measured again while nobody asks: what was measured may have met a busy moment."""
+"""Slots are measured again while nobody asks: what was measured may have met a busy moment."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ class Quiet:
         found = 0
         for dataset in self._datasets.all_open():
             due = self._due.setdefault(dataset, now + FIRST_SECONDS)
-            if now < due or not dataset.periods.measured or self._busy():
+            if now < due or not dataset.slots.measured or self._busy():
                 continue
             with suppress(SulqError, sqlite3.Error, OSError):  # tried again later
                 found += self._measured(dataset)
@@ -57,11 +57,11 @@ class Quiet:
         if not dataset.use.begin():
             return False
         try:
-            pace = dataset.measurements.pace()
+            pace = dataset.scan_times.pace()
             if self._busy():
                 return False  # somebody asked meanwhile: this tells little
             self._datasets.keep_pace(dataset, pace)
-            dataset.measurements.again()
+            dataset.scan_times.again()
             return True
         finally:
             dataset.use.end()

@@ -91,10 +91,10 @@ class Settings:
 
     own_estimates: bool = False  # estimates from an analyst's own answers, not from everybody's
 
-    padding: bool = True  # replies leave at the end of a public period
-    deadline_seconds: float | None = None  # the same period for all, instead of measured
+    padding: bool = True  # replies leave at the end of a public slot
+    deadline_seconds: float | None = None  # the same slot for all, instead of measured
     longest_seconds: float = 60.0  # a question that would need more is refused
-    random_delay: bool = False  # the paper's, on top of the period
+    random_delay: bool = False  # the paper's, on top of the slot
     time_price: float = 0.01  # queries for the time of a question that runs a program, if delayed
     late: str = "retry"  # what is not ready in time: asked for again; "noise": noise, as an answer
     most_late: int = 10  # times real rows alone were late, after which it freezes; 0: never

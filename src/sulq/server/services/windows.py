@@ -1,8 +1,8 @@
 """The time of one batch: the public moments at which anything of it may be heard of.
 
 Rows are read from the moment the charge is on disk, and have `scan_seconds` for it. What was read
-in that time is stored at its end, and replies leave when the period is over. What was not is late:
-it is stored at the end of 1, 3, 7, ... further periods, whichever comes first after it is done, and
+in that time is stored at its end, and replies leave when the slot is over. What was not is late:
+it is stored at the end of 1, 3, 7, ... further slots, whichever comes first after it is done, and
 looked into from then on; the next batch begins at another of these moments. So nothing moves at a
 moment that depends on rows.
 """
@@ -18,14 +18,14 @@ from dataclasses import dataclass
 from typing import Any
 
 AHEAD_SECONDS = 0.002  # before a moment that is waited for exactly, in which a thread does
-STOP_SHARE = 0.8  # of a period, after which a scan is stopped that nobody will wait for
+STOP_SHARE = 0.8  # of a slot, after which a scan is stopped that nobody will wait for
 
 
 _ALARMS = ThreadPoolExecutor(4, thread_name_prefix="sulq-alarm")  # threads that only sleep
 
 
 @dataclass(frozen=True, slots=True)
-class Period:
+class Slot:
     """How long a batch takes, and how much of that its scan may take; both public."""
 
     seconds: float
@@ -53,26 +53,26 @@ class Clock:
         if left > 0:
             await asyncio.get_running_loop().run_in_executor(_ALARMS, time.sleep, left)
 
-    def hold(self, moment: float, stopping: threading.Event) -> None:
+    def hold(self, moment: float, closing: threading.Event) -> None:
         """Wait for this moment, in a thread; no longer if the server stops."""
-        stopping.wait(max(moment - self.now(), 0.0))
+        closing.wait(max(moment - self.now(), 0.0))
 
 
 class Window:
     """One batch under way, seen from its thread (begin, end) and from the event loop."""
 
     def __init__(
-        self, period: Period, clock: Clock, stopping: threading.Event,
+        self, slot: Slot, clock: Clock, closing: threading.Event,
         missed: Callable[[float], None] | None = None, *, patient: bool = True,
     ) -> None:  # fmt: skip
-        self.period = period
+        self.slot = slot
         self.clock = clock
         self.start = clock.now()
         self.known: Sequence[Any] = ()  # of what the pipeline was asked, what is settled,
         self.places: Sequence[int] = ()  # and where each is in the batch
         self.late = False
         self.patient = patient  # or is a scan stopped that is not done in time?
-        self._stopping = stopping
+        self._closing = closing
         self._missed = missed  # what is done about a scan that was late, and took so long
         self._took = 0.0
         self._lock = threading.Lock()
@@ -97,7 +97,7 @@ class Window:
         if late:
             self._took = now - self._paid
             self._shown = self.next_moment() if self.patient else now
-        self.clock.hold(self._shown or now, self._stopping)
+        self.clock.hold(self._shown or now, self._closing)
 
     def look_into(self) -> None:
         """Find out why it was late; what was read is stored by now."""
@@ -106,7 +106,7 @@ class Window:
 
     def stops(self, longest: float) -> float:
         """The moment at which a scan that is not done is stopped."""
-        return self.start + (longest if self.patient else STOP_SHARE * self.period.seconds)
+        return self.start + (longest if self.patient else STOP_SHARE * self.slot.seconds)
 
     # ---- in the event loop ----------------------------------------------------------------
 
@@ -119,18 +119,18 @@ class Window:
     def due(self) -> float:
         """The moment by which rows must be read."""
         assert self._paid is not None
-        return self._paid + self.period.scan_seconds
+        return self._paid + self.slot.scan_seconds
 
     @property
     def scanned(self) -> float:
         """The moment at which the time for the scan is over, whether there is one or not."""
-        over = self.start + (self.period.seconds + self.period.scan_seconds) / 2
+        over = self.start + (self.slot.seconds + self.slot.scan_seconds) / 2
         return over if self._paid is None else max(over, self.due)
 
     @property
     def closes(self) -> float:
         """The moment at which replies leave."""
-        over = self.start + self.period.seconds
+        over = self.start + self.slot.seconds
         return over if self._paid is None else max(over, self.due)
 
     def is_late(self) -> bool:
@@ -140,10 +140,10 @@ class Window:
             return self.late
 
     def moments(self) -> Iterator[float]:
-        """When a late answer may be stored: 1, 3, 7, ... periods after it was due."""
+        """When a late answer may be stored: 1, 3, 7, ... slots after it was due."""
         further = 1
         while True:
-            yield self.due + further * self.period.seconds
+            yield self.due + further * self.slot.seconds
             further = 2 * further + 1
 
     def next_moment(self) -> float:

@@ -28,7 +28,7 @@ from sulq.programs.worst_time import worst_seconds
 from sulq.questions.alike import alike
 from sulq.questions.question import Question
 from sulq.rehearsal_database import made_up, on_rows
-from sulq.server.services.periods import Pace, Work
+from sulq.server.services.slots import Pace, Work
 from sulq.sources.source import Source
 from sulq.values.query import Blocks, Query
 from sulq.values.schema import Schema
@@ -158,7 +158,7 @@ class Shape:
     tries: int = 0
 
 
-class Measurements:
+class ScanTimes:
     """What is known of the questions to one dataset. Its made-up rows are there when needed."""
 
     def __init__(self, make: Callable[[], MadeUp], most: float) -> None:

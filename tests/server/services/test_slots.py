@@ -1,4 +1,4 @@
-"""Periods: from what was measured, on a public scale; longer on a slow machine."""
+"""Slots: from what was measured, on a public scale; longer on a slow machine."""
 
 import numpy as np
 import pytest
@@ -7,7 +7,8 @@ from server.instance import made
 
 from sulq.errors import LimitReached
 from sulq.privacy.promise import Promise
-from sulq.server.services.periods import (
+from sulq.server.services.settings import Settings
+from sulq.server.services.slots import (
     DEAR,
     FACTOR,
     KERNEL,
@@ -17,12 +18,11 @@ from sulq.server.services.periods import (
     SLACK,
     STEP,
     Pace,
-    Periods,
+    Slots,
     Work,
     pace_of,
     random_delay,
 )
-from sulq.server.services.settings import Settings
 
 PACE = Pace(rows=1000, shared=0.002, count=0.003, batch=0.004, each=0.0005, number=1e-5)
 COUNT = Work(0.003, 1)
@@ -30,27 +30,27 @@ COUNT = Work(0.003, 1)
 
 def test_a_period_is_a_small_factor_of_what_the_whole_batch_takes(tmp_path):
     """And no more than a step longer; what its scan may take is in proportion."""
-    periods = Periods(PACE, Settings(tmp_path))
+    slots = Slots(PACE, Settings(tmp_path))
     for works in ([COUNT], [COUNT] * 16, [Work(0.2, 4000), COUNT]):
-        period, whole = periods.of(works), PACE.whole(works)
+        slot, whole = slots.of(works), PACE.whole(works)
         most = FACTOR * whole + SLACK
-        assert most <= period.seconds * (1 + 1e-4)
-        assert period.seconds <= STEP * most
+        assert most <= slot.seconds * (1 + 1e-4)
+        assert slot.seconds <= STEP * most
         rest = FACTOR * (whole - PACE.scan(works))
-        assert period.seconds - period.scan_seconds == pytest.approx(rest)
-        assert period.scan_seconds >= FACTOR * PACE.scan(works)
-    assert periods.of([]).seconds >= SHORTEST
-    assert periods.of_a_count() == periods.of([COUNT]).seconds
+        assert slot.seconds - slot.scan_seconds == pytest.approx(rest)
+        assert slot.scan_seconds >= FACTOR * PACE.scan(works)
+    assert slots.of([]).seconds >= SHORTEST
+    assert slots.of_a_count() == slots.of([COUNT]).seconds
 
 
 def test_an_overload_makes_periods_longer_by_a_moment(tmp_path):
     """While somebody is refused for sending too much the scan has more time, and only it."""
-    periods = Periods(PACE, Settings(tmp_path))
-    alone, overloaded = periods.of([COUNT]), periods.of([COUNT], overloaded=True)
+    slots = Slots(PACE, Settings(tmp_path))
+    alone, overloaded = slots.of([COUNT]), slots.of([COUNT], overloaded=True)
     more = overloaded.seconds - alone.seconds
     assert abs(more - OVERLOADED) <= (STEP - 1) * overloaded.seconds < OVERLOADED
     assert overloaded.scan_seconds - alone.scan_seconds == pytest.approx(more)
-    fixed = Periods(None, Settings(tmp_path, deadline_seconds=0.5))
+    fixed = Slots(None, Settings(tmp_path, deadline_seconds=0.5))
     assert fixed.of([COUNT]) == fixed.of([COUNT], overloaded=True)
 
 
@@ -73,56 +73,56 @@ def test_questions_that_are_alike_share_more_than_others_do():
 
 def test_a_period_may_be_set_by_hand_or_not_be_there(tmp_path):
     """`deadline_seconds` is the same for all; without padding there is none."""
-    by_hand = Periods(None, Settings(tmp_path, deadline_seconds=0.5))
+    by_hand = Slots(None, Settings(tmp_path, deadline_seconds=0.5))
     assert by_hand.of([COUNT] * 9).seconds == by_hand.of_one(COUNT) == 0.5
-    none = Periods(PACE, Settings(tmp_path, padding=False))
+    none = Slots(PACE, Settings(tmp_path, padding=False))
     assert none.of([COUNT]) is none.of_one(COUNT) is none.of_a_count() is None
 
 
 def test_a_question_that_takes_too_long_is_refused(tmp_path):
     """Before anything is charged."""
-    periods = Periods(PACE, Settings(tmp_path, longest_seconds=2.0))
+    slots = Slots(PACE, Settings(tmp_path, longest_seconds=2.0))
     with pytest.raises(LimitReached, match="Nothing was charged"):
-        periods.of_one(Work(5.0, 1))
+        slots.of_one(Work(5.0, 1))
 
 
 def test_cheap_and_dear_questions_are_told_apart(tmp_path):
     """By what they take on made-up rows, in plain counts."""
-    periods = Periods(PACE, Settings(tmp_path))
-    assert periods.place(COUNT) == (PLAIN, pytest.approx(1.0), 0.0)
-    assert periods.place(Work(0.1, 1))[0] == DEAR
-    assert periods.place(Work(0.1, 1, more=0.001, shape=b"s"))[0] == DEAR  # if it is the first
-    assert periods.place(Work(0.004, 1, kernel=True))[0] == KERNEL
+    slots = Slots(PACE, Settings(tmp_path))
+    assert slots.place(COUNT) == (PLAIN, pytest.approx(1.0), 0.0)
+    assert slots.place(Work(0.1, 1))[0] == DEAR
+    assert slots.place(Work(0.1, 1, more=0.001, shape=b"s"))[0] == DEAR  # if it is the first
+    assert slots.place(Work(0.004, 1, kernel=True))[0] == KERNEL
 
 
 def test_a_slow_machine_lengthens_by_twos_up_to_a_limit_and_recovers(tmp_path):
     """Each step is public, and what was measured stays what it was."""
-    periods = Periods(PACE, Settings(tmp_path, longest_seconds=0.15))
-    short, scan = periods.of_a_count(), periods.of([COUNT]).scan_seconds
-    assert [periods.lengthen() for _ in range(4)] == [True, True, False, False]
-    assert (periods.longer, periods.of_a_count()) == (4, pytest.approx(4 * short))
-    assert not periods.recover(3 * scan)  # it would not fit half of that
-    assert periods.longer == 4
-    assert not periods.recover(1.5 * scan)
-    assert periods.longer == 2
-    assert periods.recover(PACE.count)
-    assert periods.of_a_count() == short
+    slots = Slots(PACE, Settings(tmp_path, longest_seconds=0.15))
+    short, scan = slots.of_a_count(), slots.of([COUNT]).scan_seconds
+    assert [slots.lengthen() for _ in range(4)] == [True, True, False, False]
+    assert (slots.longer, slots.of_a_count()) == (4, pytest.approx(4 * short))
+    assert not slots.recover(3 * scan)  # it would not fit half of that
+    assert slots.longer == 4
+    assert not slots.recover(1.5 * scan)
+    assert slots.longer == 2
+    assert slots.recover(PACE.count)
+    assert slots.of_a_count() == short
 
 
 def test_a_machine_that_is_far_slower_lengthens_at_once(tmp_path):
     """Ten times as slow is sixteen times as long: one late batch, not four."""
-    periods = Periods(PACE, Settings(tmp_path))
-    assert periods.lengthen(10.0)
-    assert periods.longer == 16
+    slots = Slots(PACE, Settings(tmp_path))
+    assert slots.lengthen(10.0)
+    assert slots.longer == 16
 
 
 def test_the_quickest_measurement_of_the_same_rows_counts(tmp_path):
-    """A busy moment makes no period longer; other rows begin anew."""
-    periods = Periods(PACE, Settings(tmp_path))
+    """A busy moment makes no slot longer; other rows begin anew."""
+    slots = Slots(PACE, Settings(tmp_path))
     busy = Pace(1000, 0.02, 0.03, 0.001, 0.005, 1e-4)
-    assert periods.measure_again(busy) == Pace(1000, 0.002, 0.003, 0.001, 0.0005, 1e-5)
+    assert slots.measure_again(busy) == Pace(1000, 0.002, 0.003, 0.001, 0.0005, 1e-5)
     other = Pace(2000, 0.02, 0.03, 0.04, 0.005, 1e-4)
-    assert periods.measure_again(other) == other
+    assert slots.measure_again(other) == other
 
 
 def test_what_was_measured_is_kept_for_as_many_rows(tmp_path):
@@ -166,7 +166,7 @@ def test_periods_are_public_and_whether_there_are_any(tmp_path):
 
 
 def test_the_random_delay_comes_on_top(tmp_path, monkeypatch):
-    """It is added to the period, never taken from it."""
+    """It is added to the slot, never taken from it."""
     from sulq.server.services import answers
 
     waited = []

@@ -14,13 +14,13 @@ from server.instance import made
 import sulq
 from sulq import Query
 from sulq.questions.alike import alike
-from sulq.server.services import periods
+from sulq.server.services import slots
 from sulq.server.services.answers import QUIET_SECONDS, Answers
-from sulq.server.services.measurements import (
+from sulq.server.services.scan_times import (
     MORE,
     TRIES,
     MadeUp,
-    Measurements,
+    ScanTimes,
     row_seconds,
     table_like,
 )
@@ -59,7 +59,7 @@ def test_a_question_is_timed_a_few_times_with_those_like_it(db, tmp_path, kind, 
         return (10 + 7 * len(timed) % 5 + more) / 1000
 
     monkeypatch.setattr(MadeUp, "seconds", seconds)
-    with closing(Measurements(lambda: MadeUp(db, kind, tmp_path), 60.0)) as known:
+    with closing(ScanTimes(lambda: MadeUp(db, kind, tmp_path), 60.0)) as known:
         alike = [known.work(db.question(Query(where=f"income > {10 + i}.5"))) for i in range(20)]
         assert [more for _, more in timed] == [0, MORE] * TRIES  # alone, and with others like it
         assert alike[-1].scan == min(work.scan for work in alike)
@@ -96,7 +96,7 @@ def test_what_was_quickest_stays(db, monkeypatch):
         def close(self):
             pass
 
-    known = Measurements(Rows, 60.0)
+    known = ScanTimes(Rows, 60.0)
     found = [known.work(db.question(Query(where=f"income > {10 + i}.5"))).scan for i in range(6)]
     assert found == [0.3, 0.1, 0.1, 0.1, 0.1, 0.1]
 
@@ -112,7 +112,7 @@ def test_made_up_rows_are_as_many_as_asked_for():
 
 
 def test_periods_are_measured_again_when_the_rows_change(tmp_path):
-    """After a refresh with far more rows the period is another."""
+    """After a refresh with far more rows the slot is another."""
     import pyarrow.parquet as pq
 
     instance = made(tmp_path / "instance", people(50), queries=100)
@@ -168,13 +168,13 @@ def test_it_is_measured_again_while_nobody_asks(tmp_path):
         busy.clear()
         assert quiet.look(FIRST_SECONDS) == 1
         assert quiet.look(FIRST_SECONDS + 1) == 0
-        honest = dataset.measurements.pace
+        honest = dataset.scan_times.pace
 
         def disturbed():
             busy.set()
             return honest()
 
-        object.__setattr__(dataset.measurements, "pace", disturbed)
+        object.__setattr__(dataset.scan_times, "pace", disturbed)
         assert quiet.look(FIRST_SECONDS + AGAIN_SECONDS) == 0
 
 
@@ -199,7 +199,7 @@ def test_a_period_has_room_for_all_fuel_of_all_rows(tmp_path, monkeypatch, name)
     with sulq.open(people(300), SCHEMA, **settings) as db:
         question = db.question(Query(where=sulq.Program(module(body), "f", columns=["age"])))
         plain = db.question(Query(where="age > 40"))
-        with closing(Measurements(lambda: MadeUp(db, "parquet", tmp_path), 60.0)) as known:
+        with closing(ScanTimes(lambda: MadeUp(db, "parquet", tmp_path), 60.0)) as known:
             assert known.work(question).scan == pytest.approx(0.001 + instructions * 1e-6 * 300)
             assert known.work(plain).scan == 0.001
         assert row_seconds(question) == pytest.approx(instructions * 1e-6)
@@ -207,13 +207,13 @@ def test_a_period_has_room_for_all_fuel_of_all_rows(tmp_path, monkeypatch, name)
 
 def test_the_random_delay_has_room_for_a_rows_fuel(monkeypatch):
     """Its t_max is fuel x what an instruction can take, if that is more than a row's share."""
-    monkeypatch.setattr(periods, "_random", Even())
+    monkeypatch.setattr(slots, "_random", Even())
     promise = sulq.Promise(1.0, 1e-6, 100)
     mean = promise.std * math.log(100 / 1e-6)
-    assert periods.random_delay(0.175, 1000, promise) == pytest.approx(1e-4 * mean)
-    assert periods.random_delay(0.175, 1000, promise, 1e-5) == pytest.approx(1e-4 * mean)
-    assert periods.random_delay(0.175, 1000, promise, 1e-3) == pytest.approx(1e-3 * mean)
-    assert periods.random_delay(0.0, 1000, promise, 1e-3, 0.01) == pytest.approx(1e-2 * mean)
+    assert slots.random_delay(0.175, 1000, promise) == pytest.approx(1e-4 * mean)
+    assert slots.random_delay(0.175, 1000, promise, 1e-5) == pytest.approx(1e-4 * mean)
+    assert slots.random_delay(0.175, 1000, promise, 1e-3) == pytest.approx(1e-3 * mean)
+    assert slots.random_delay(0.0, 1000, promise, 1e-3, 0.01) == pytest.approx(1e-2 * mean)
 
 
 class Even:

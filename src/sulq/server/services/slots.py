@@ -1,7 +1,7 @@
 """How long a batch of questions lasts: from what such questions take on made-up rows.
 
-A period depends on the questions, the schema, n and the machine, never on the rows. It is FACTOR
-times what was measured (measurements.py) and a little more, rounded up to a public scale. On a
+A slot depends on the questions, the schema, n and the machine, never on the rows. It is FACTOR
+times what was measured (scan_times.py) and a little more, rounded up to a public scale. On a
 machine that has become slow it is longer, by public steps of two.
 """
 
@@ -17,14 +17,14 @@ from secrets import SystemRandom
 from sulq.errors import LimitReached
 from sulq.privacy.promise import Promise
 from sulq.server.services.settings import Settings
-from sulq.server.services.windows import Period
+from sulq.server.services.windows import Slot
 
 FACTOR = 1.75  # times what was measured,
 SLACK = 0.01  # and so many seconds more, for what else a machine does,
 OVERLOADED = 0.01  # and so many more while somebody is refused for sending too much
 SHORTEST = 0.01  # seconds
-STEP = 1.1  # between one period and the next
-SCAN_SHARE = 0.7  # of a period that is set by hand
+STEP = 1.1  # between one slot and the next
+SCAN_SHARE = 0.7  # of a slot that is set by hand
 PLAIN, DEAR, KERNEL = "plain", "dear", "kernel"  # kinds, each in batches of its own
 A_DEAR_ONE = 16.0  # plain counts
 
@@ -111,8 +111,8 @@ def pace_of(text: str | None, rows: int) -> Pace | None:
     return Pace(**found) if found.get("rows") == rows and "shared" in found else None
 
 
-class Periods:
-    """The periods of one dataset, as they are now."""
+class Slots:
+    """The slots of one dataset, as they are now."""
 
     def __init__(self, pace: Pace | None, settings: Settings) -> None:
         self._settings = settings
@@ -122,7 +122,7 @@ class Periods:
 
     @property
     def measured(self) -> bool:
-        """Do periods come from what questions take?"""
+        """Do slots come from what questions take?"""
         return self._settings.padding and self._settings.deadline_seconds is None
 
     @property
@@ -137,8 +137,8 @@ class Periods:
             self._pace = pace.quickest(self._pace) if same and self._pace else pace
             return self._pace
 
-    def of(self, works: Sequence[Work], *, overloaded: bool = False) -> Period | None:
-        """The period of a batch of such questions; None if replies leave at once.
+    def of(self, works: Sequence[Work], *, overloaded: bool = False) -> Slot | None:
+        """The slot of a batch of such questions; None if replies leave at once.
 
         Refusals take time of the same processor, and how many there are is no secret.
         """
@@ -147,30 +147,30 @@ class Periods:
         fixed, pace = self._settings.deadline_seconds, self._pace
         if fixed is not None or pace is None:
             seconds = (fixed or SHORTEST) * self._longer
-            return Period(seconds, SCAN_SHARE * seconds)
+            return Slot(seconds, SCAN_SHARE * seconds)
         whole, scan = pace.whole(works), pace.scan(works)
         seconds = _step(FACTOR * whole + SLACK + (OVERLOADED if overloaded else 0.0))
-        return Period(seconds * self._longer, (seconds - FACTOR * (whole - scan)) * self._longer)
+        return Slot(seconds * self._longer, (seconds - FACTOR * (whole - scan)) * self._longer)
 
     def of_a_count(self) -> float | None:
-        """Seconds of the period of a plain count by itself."""
-        period = self.of_counts(1)
-        return None if period is None else period.seconds
+        """Seconds of the slot of a plain count by itself."""
+        slot = self.of_counts(1)
+        return None if slot is None else slot.seconds
 
     def of_one(self, work: Work) -> float | None:
-        """Seconds of the period of a question by itself; refused if that is too long."""
-        period = self.of([work])
+        """Seconds of the slot of a question by itself; refused if that is too long."""
+        slot = self.of([work])
         longest = self._settings.longest_seconds
-        if period is not None and period.seconds > longest:
+        if slot is not None and slot.seconds > longest:
             raise LimitReached(
-                f"this question may take up to {period.seconds:.3g} seconds here, and at most "
+                f"this question may take up to {slot.seconds:.3g} seconds here, and at most "
                 f"{longest:g} are allowed. Nothing was charged.\n"
                 "Ask for fewer values or cells, or in parts."
             )
-        return None if period is None else period.seconds
+        return None if slot is None else slot.seconds
 
-    def of_counts(self, many: int) -> Period | None:
-        """The period of so many public counts."""
+    def of_counts(self, many: int) -> Slot | None:
+        """The slot of so many public counts."""
         return self.of([] if self._pace is None else [self._pace.a_count] * many)
 
     def place(self, work: Work) -> tuple[str, float, float]:
@@ -205,14 +205,14 @@ class Periods:
         Is it as long as it was measured?
         """
         with self._lock:
-            period = self.of_counts(1)
-            if period is None or count_seconds <= period.scan_seconds / 2:
+            slot = self.of_counts(1)
+            if slot is None or count_seconds <= slot.scan_seconds / 2:
                 self._longer = max(self._longer // 2, 1)
             return self._longer == 1
 
 
 def _step(seconds: float) -> float:
-    """The next longer period on the public scale."""
+    """The next longer slot on the public scale."""
     steps = math.ceil(math.log(max(seconds, SHORTEST) / SHORTEST, STEP) - 1e-9)
     return round(SHORTEST * STEP**steps, 6)
 
@@ -225,7 +225,7 @@ def random_delay(
     `price` is what is charged for the time, in queries: for less than one both are wider, by its
     square root.
 
-    t_max is the most that one row takes: its share of the period, or `row_seconds`, all the fuel of
+    t_max is the most that one row takes: its share of the slot, or `row_seconds`, all the fuel of
     its programs, if that is more. (The text gives t_max R as the variance, which is not in seconds
     squared.) What falls below 0 is 0.
     """
