@@ -23,7 +23,7 @@ async def account(here: PageContext) -> Response:
     """Who one is, one's keys with what each opens, and the way out."""
     who, keys = here.principal.person, await all_keys(here)
     own = [k for k in keys if (k["person"], k["role"], k["ended"]) == (who.name, who.role, "")]
-    mine, current = (await here.get("/v1/me"))["datasets"], here.principal.key
+    mine, current = await here.dataset_names(), here.principal.key
     known = here.principal.scope is None  # or else only this key's datasets are
     opens = {
         k["id"]: opened(mine, k["datasets"]) if known or k["id"] == current else k["datasets"] or []
@@ -73,7 +73,7 @@ async def replacing(here: PageContext) -> Response:
 async def replace(here: PageContext) -> Response:
     """A new key in place of the one this session began with; the session goes on."""
     assert here.session is not None
-    principal, opens = here.principal, (await here.get("/v1/me"))["datasets"]
+    principal, opens = here.principal, await here.dataset_names()
     made = await here.send("POST", "/v1/keys/rotate")
     await here.look(here.console.sessions.move, here.session, made["id"])
     return shown(

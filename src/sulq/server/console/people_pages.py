@@ -26,7 +26,7 @@ async def analysts(here: PageContext, problem: SulqError | None = None) -> Respo
     return here.page(
         "analysts.html", problem, analysts=found, days=DAYS,
         keys_of={a["name"]: sum(_of(k, a["name"]) for k in working) for a in found},
-        datasets=[d["name"] for d in (await here.get("/v1/datasets"))["datasets"]],
+        datasets=await here.dataset_names(),
         said={"name": here.form.get("name"), "datasets": here.form.all("dataset")},
         own=[k for k in keys if k["role"] == "owner"],
     )  # fmt: skip
@@ -55,7 +55,7 @@ async def analyst(here: PageContext, problem: SulqError | None = None) -> Respon
     return here.page(
         "analyst.html", problem, one=one, days=DAYS,
         keys=[k | {"opens": opened(one["datasets"], k["datasets"])} for k in keys],
-        datasets=[d["name"] for d in (await here.get("/v1/datasets"))["datasets"]],
+        datasets=await here.dataset_names(),
     )  # fmt: skip
 
 
@@ -92,7 +92,7 @@ async def own_key(here: PageContext) -> Response:
     """One more key for the owner."""
     wanted, name = _wanted(here), here.principal.person.name
     made = await here.send("POST", "/v1/keys", wanted)
-    mine = [d["name"] for d in (await here.get("/v1/datasets"))["datasets"]]
+    mine = await here.dataset_names()
     opens, scoped = opened(mine, wanted["datasets"]), wanted["datasets"] is not None
     return shown(here, name, made, opens, analyst=False, scoped=scoped)
 

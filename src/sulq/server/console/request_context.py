@@ -157,6 +157,11 @@ class PageContext:
         """That the dataset is there for this principal, or NotFound. Gives no way to its rows."""
         return self.console.services.access.dataset(self.principal, self.name)
 
+    async def dataset_names(self) -> list[str]:
+        """The datasets that are there for this principal."""
+        found = await self.look(self.console.services.access.datasets, self.principal)
+        return [record.name for record in found]
+
     def own_record(self) -> Record:
         """The same for whoever may decide about it, or NotPermitted."""
         record = self.record()
