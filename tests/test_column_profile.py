@@ -1,6 +1,7 @@
 """What each column looks like, for one stated price."""
 
 import datetime
+import itertools
 import tomllib
 
 import numpy as np
@@ -90,6 +91,37 @@ def test_two_hundred_columns_are_one_scan(monkeypatch):
     found = db.profile(budget=20)
     assert scans == [200]
     assert found["c3"].range[0] <= 20 <= found["c3"].range[1]
+
+
+@pytest.mark.parametrize("terms", PROMISES[:2])
+def test_bins_say_how_many_values_lie_between_their_ends(terms):
+    """Between the ends of the range, side by side; numbers, dates, declared ranges; in JSON too."""
+    found = opened(ROWS, SCHEMA, **terms).profile()
+    for name in ("wage", "debt", "visits", "age"):
+        bins, values = found[name].bins, ROWS[name].drop_null().to_numpy()
+        assert (bins[0].low, bins[-1].high) == found[name].range
+        assert all(a.high == b.low for a, b in itertools.pairwise(bins))
+        for each in bins:
+            last = each.high + (each.high == SCHEMA[name].get("high"))
+            right = np.mean((values >= each.low) & (values < last))
+            assert each.share.value == pytest.approx(right, abs=0.01)
+            assert each.share.low - 1e-3 <= right <= each.share.high + 1e-3
+    assert sum(each.share.value for each in found["born"].bins) == pytest.approx(1, abs=0.02)
+    said = found["born"].to_json()["bins"][0]
+    assert set(said) == {"low", "high", "share", "low_share", "high_share"}
+    assert said["low"] == found["born"].range[0].isoformat()
+    assert "bins " in str(found["wage"])
+    assert found["note"].bins == found["smoker"].bins == found["none"].bins == ()
+
+
+def test_a_profile_is_drawn(tmp_path):
+    """Bins, or the shares of declared values, with their intervals; a text has neither."""
+    found = opened(ROWS, SCHEMA, **FEW).profile()
+    assert "1,000 to 2,000" in found["wage"].plot(tmp_path / "wage.svg").svg
+    assert (tmp_path / "wage.svg").exists()
+    assert ">true<" in found["smoker"].plot().svg
+    with pytest.raises(QueryNotAllowed, match="no bins"):
+        found["note"].plot()
 
 
 def test_a_draft_is_a_schema_with_what_was_found():

@@ -8,16 +8,23 @@ schema with the ends that were found.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from fractions import Fraction
+from functools import lru_cache
+from itertools import pairwise
+from pathlib import Path
 from typing import Any
 
+from sulq.drawing.bars import Bar, bars
+from sulq.drawing.picture import Picture
 from sulq.errors import QueryNotAllowed
 from sulq.expressions.quoting import quote
+from sulq.privacy.one_thread import one_thread
 from sulq.profile_cells import EACH, Scale, edges_of
-from sulq.profile_curve import rising
+from sulq.profile_curve import likely, rising
 from sulq.profile_draft import Draft
+from sulq.profile_shapes import shapes_of
 from sulq.queryable import Asked
 from sulq.questions.question import Question
 from sulq.questions.star_tables import is_of
@@ -30,6 +37,7 @@ from sulq.values.schema import OTHER, Column, Schema, plain
 from sulq.values.star import TABLE
 
 QUARTILES = (0.25, 0.5, 0.75)
+TELLING = 0.01  # of the values: bins with less are left out of the words
 CLEAR = 1.5  # standard deviations of noise up to which rows beyond an end are not missed
 MAX_COLUMNS = 1000
 
@@ -63,6 +71,26 @@ class Between:
 
 
 @dataclass(frozen=True, slots=True)
+class Bin:
+    """A bin that a profile can tell apart, `low` to below `high`, and its share of the values."""
+
+    low: Any
+    high: Any
+    share: Share
+
+    @property
+    def label(self) -> str:
+        """What it is called."""
+        return f"{_said(self.low)} to {_said(self.high)}"
+
+    def to_json(self) -> dict[str, Any]:
+        """Plain values."""
+        share = {"share": self.share.value, "low_share": self.share.low}
+        ends = {"low": plain(self.low), "high": plain(self.high)}
+        return ends | share | {"high_share": self.share.high}
+
+
+@dataclass(frozen=True, slots=True)
 class ColumnProfile:
     """What was found of one column."""
 
@@ -72,6 +100,7 @@ class ColumnProfile:
     range: tuple[Any, Any] | None = None  # holds all but a few rows; None: too few rows to say
     quartiles: tuple[Between, ...] = ()
     shares: dict[Any, Share] = field(default_factory=dict)  # of declared values
+    bins: tuple[Bin, ...] = ()  # between the ends of the range
 
     def to_json(self) -> dict[str, Any]:
         """Plain values."""
@@ -82,6 +111,7 @@ class ColumnProfile:
             "quartiles": [[plain(q.low), plain(q.high)] for q in self.quartiles],
             "quartile_values": [plain(q.value) for q in self.quartiles],
             "shares": [{"value": v, **s.to_json()} for v, s in self.shares.items()],
+            "bins": [b.to_json() for b in self.bins],
         }  # fmt: skip
 
     def __str__(self) -> str:
@@ -91,7 +121,21 @@ class ColumnProfile:
         if self.quartiles:
             said.append("quartiles " + "; ".join(map(str, self.quartiles)))
         said += [f"{_said(value)}: {share}" for value, share in self.shares.items()]
+        full = [f"{b.label}: {b.share.value:.0%}" for b in self.bins if b.share.value >= TELLING]
+        said += [", ".join(["bins " + full[0], *full[1:]])] if full else []
         return f"{self.name} ({self.type}): " + (", ".join(said) or "nothing is known")
+
+    def plot(self, path: str | Path | None = None) -> Picture:
+        """The bins, or the shares of declared values; saved as SVG or PNG if a path is given."""
+        Picture.ready(path)
+        named = [(b.label, b.share) for b in self.bins] or [
+            (_said(value), share) for value, share in self.shares.items()
+        ]
+        if not named:
+            raise QueryNotAllowed(f"plot: the profile of {self.name} has no bins and no shares.")
+        drawn = [Bar(label, share.value, share.low, share.high) for label, share in named]
+        picture = Picture(str(self), [bars("profile", self.name, drawn, share=True)])
+        return picture if path is None else picture.save(path)
 
 
 @dataclass(frozen=True)
@@ -202,10 +246,11 @@ class ProfilePlan:
             of: self._db.rows if of == Query() else self._db.rows_of(of)
             for of in {look.of for look in looks}
         }
-        found = [
-            look.read(answer, sizes[look.of])
-            for look, answer in zip(looks, answers, strict=True)
-        ]  # fmt: skip
+        with one_thread():  # of small matrices, many
+            found = [
+                look.read(answer, sizes[look.of])
+                for look, answer in zip(looks, answers, strict=True)
+            ]
         columns, each = found[: len(self._looks)], found[len(self._looks) :]
         rows = dict(zip(self._each, each, strict=True))
         return Profile(self._db.rows, tuple(columns), self.question.price, self._db.schema, rows)
@@ -285,9 +330,9 @@ class _Scale(_Look):
         import numpy as np
 
         cells = len(self.scale.edges) - 1
-        matrix = np.eye(cells) if answer.matrix is None else np.asarray(answer.matrix)
+        matrix = np.eye(cells) if answer.matrix is None else np.asarray(answer.matrix, float)
         released = answer.values.reshape(1, -1)[:, :cells]
-        moved = np.pad(np.linalg.inv(matrix).cumsum(axis=0), [(1, 0), (0, 0)])
+        moved = _moved(matrix.tobytes(), cells)
         counts = Counts(released @ moved.T, moved, answer.stds[0][0], answer.spread)
         there, noise = float(counts.total[0]), counts.noise(0.0)
         off = answer.spread(0.95) * float(noise[-1])
@@ -295,9 +340,13 @@ class _Scale(_Look):
         name, kind = self.column.name, self.column.type
         if counts.few()[0]:
             return ColumnProfile(name, kind, missing)
-        below = rising(matrix, released[0], rows)
+        fitted = below = rising(matrix, released[0], rows)
         ends = self.scale.range(below, CLEAR * float(noise.max()))
-        return ColumnProfile(name, kind, missing, ends, self._quartiles(counts, below))
+        if self.scale.by_size:
+            fitted = likely(shapes_of(self.scale.edges, matrix), released[0], counts.std, rows)
+        quartiles = self._quartiles(counts, fitted)
+        found = tuple(self._bins(counts, fitted, quartiles, ends))
+        return ColumnProfile(name, kind, missing, ends, quartiles, bins=found)
 
     def _quartiles(self, counts: Counts, below: Any) -> tuple[Between, ...]:
         """Each with the ends of its interval; near 0, ends finer than quartiles are left out."""
@@ -311,6 +360,22 @@ class _Scale(_Look):
             quartiles.append(Between(low, high, min(max(value, low), high)))
         return tuple(quartiles)
 
+    def _bins(
+        self, counts: Counts, below: Any, quartiles: tuple[Between, ...], ends: tuple[Any, Any]
+    ) -> Iterator[Bin]:
+        """The share of the values in each, as fitted, and the interval of what was counted."""
+        kept = self.scale.bins(below, quartiles[-1].value - quartiles[0].value, ends)
+        whole, total = max(float(below[-1]), 1.0), max(float(counts.total[0]), 1.0)
+        reach = counts.spread(0.95) * counts.std
+        for i, j in pairwise(kept):
+            fitted = float(below[j] - below[i]) / whole
+            seen = float(counts.sums[0, j] - counts.sums[0, i]) / total
+            moved = counts.moved[j] - counts.moved[i] - min(max(seen, 0.0), 1.0) * counts.moved[-1]
+            off = reach * float((moved**2).sum()) ** 0.5 / total
+            ends_of = (fitted, min(seen - off, fitted), max(seen + off, fitted))
+            share = Share(*(min(max(x, 0.0), 1.0) for x in ends_of))
+            yield Bin(self.scale.edges[i], self.scale.edges[j], share)
+
 
 class _RowsEach(_Scale):
     """How many rows each person has, of people who have some."""
@@ -322,6 +387,15 @@ class _RowsEach(_Scale):
 
     def read(self, answer: Answer, rows: int) -> ColumnProfile:
         return replace(super().read(answer, rows), name=self._said)
+
+
+@lru_cache(maxsize=4)
+def _moved(matrix: bytes, cells: int) -> Any:
+    """How the counts below each edge are read off the answers to a matrix."""
+    import numpy as np
+
+    inverse = np.linalg.inv(np.frombuffer(matrix).reshape(cells, cells))
+    return np.pad(inverse.cumsum(axis=0), [(1, 0), (0, 0)])
 
 
 def _rows_of_each(schema: Schema, strategic: bool) -> dict[str, _RowsEach]:
@@ -370,4 +444,6 @@ def _positive(budget: Any) -> Fraction:
 def _said(value: Any) -> str:
     if value is None:
         return OTHER
+    if isinstance(value, bool):
+        return str(value).lower()
     return f"{value:,g}" if isinstance(value, int | float) else str(value)

@@ -29,9 +29,11 @@ FINE = tuple(
     for m in ((1, 1.2, 1.5, 2, 2.5, 3, 4, 5, 6, 8) if j in USUAL else (1, 2, 5))
 )
 HUGE = 1e300
+ENDS = frozenset((*ROUND, 0, HUGE, LARGEST))
 EACH = (1, 2, 3, 4, 5, 6, 8, 10, 12, 15, 20, 30, 50, 75, 100, 150, 200, 300, 500, 750, 1000)
 YEARS = tuple(datetime.date(year, 1, 1) for year in range(1850, 2101, 2))
 PART = 20  # of the distance between the quartiles: ends that are nearer to 0 tell nothing
+WIDE = 5  # of the same: no bin is wider because it was merged
 
 
 @dataclass(frozen=True)
@@ -77,7 +79,7 @@ class Scale:
         return self.edges[ends[first]], self.edges[ends[last]]
 
     def _is_round(self, edge: Any) -> bool:
-        return not self.by_size or abs(edge) in (0, HUGE, LARGEST) or abs(edge) in ROUND
+        return not self.by_size or abs(edge) in ENDS
 
     def told_apart(self, low: Any, high: Any) -> list[Any]:
         """The edges without those near 0 that lie closer together than quartiles at such ends."""
@@ -85,6 +87,28 @@ class Scale:
             return list(self.edges)
         least = (high - low) / PART
         return [e for e in self.edges if e == 0 or abs(e) >= least]
+
+    def bins(self, below: Array, apart: Any, ends: tuple[Any, Any]) -> list[int]:
+        """Which edges bound the bins of a histogram between ends that were found.
+
+        No bin is wider for being merged than a fifth of the distance between the noisy quartiles,
+        `apart` (where that is nothing, of the tenth and the ninetieth percentile): of numbers
+        without declared ends those near 0 are one up to there, and 1, 2, 5, 10, 20, ... bound all
+        others; of other columns so many cells are one bin as fit into it.
+        """
+        wide = (apart or self.at(below, 0.9) - self.at(below, 0.1)) / WIDE
+        if self.by_size:
+            kept = [
+                i for i, e in enumerate(self.edges)
+                if e == 0 or (self._is_round(e) and abs(e) >= wide)
+            ]  # fmt: skip
+        else:
+            kept = [0]
+            for i, edge in enumerate(self.edges[2:], 1):
+                if edge - self.edges[kept[-1]] > wide:
+                    kept.append(i)
+        inside = {i for i in kept if ends[0] < self.edges[i] < ends[1]}
+        return sorted(inside | {self.edges.index(e) for e in ends})
 
 
 def edges_of(column: Column, *, fine: bool) -> list[Any]:
