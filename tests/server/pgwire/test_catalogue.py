@@ -75,7 +75,7 @@ def test_a_statement_that_does_not_end_is_stopped(made, monkeypatch):
     begun = time.monotonic()
     with pytest.raises(Unanswerable):
         asked(made, f"select count(*) from {many} where t0.typname || t7.typname = 'x'")
-    assert time.monotonic() - begun < 10
+    assert time.monotonic() - begun < 60  # endless is longer than any load
     assert asked(made, "select 1") == [(1,)]
 
 

@@ -103,7 +103,7 @@ def test_what_proves_nothing_in_time_is_hung_up_on(tmp_path):
             assert connection.execute("select 1").fetchone() == (1,)
         begun = time.monotonic()
         assert received(silent) == received(slow) == b""
-        assert time.monotonic() - begun < 10
+        assert time.monotonic() - begun < 60  # endless is longer than any load
         for garbage in (
             b"GET / HTTP/1.1\r\n\r\n",
             struct.pack("!ii", 2**31 - 1, 196608),
