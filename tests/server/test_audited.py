@@ -414,7 +414,7 @@ def test_an_owner_makes_one_on_a_page(instance):
              "rule": "classes", "dither": "0", "known": "0.5",
              "priors": "a = [0.2, 0.4]"}  # fmt: skip
     for wrong, said in (({}, "independent_rows=True"), ({"priors": "a ="}, "not valid TOML"),
-                        ({"queries": "many"}, "is no number")):  # fmt: skip
+                        ({"queries": "many"}, "queries='many': want a number")):  # fmt: skip
         missing = anna.post("/console/new/audited", onward | terms | wrong)
         assert missing.status == 422
         assert said in plain(missing)
