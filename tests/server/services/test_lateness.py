@@ -1,5 +1,6 @@
 """What is late says so and costs nothing more; a slow machine counts as nothing, slow rows do."""
 
+import asyncio
 import threading
 import time
 
@@ -139,6 +140,38 @@ def test_rows_slower_than_made_up_ones_are_an_alarm_and_too_many_freeze(slow, mo
     slow.call("POST", "/v1/alarms/seen", None, "anna")
     slow.call("PATCH", D, {"state": "open"}, "anna")
     assert slow.ask("age > 9").status == 200
+
+
+def test_what_fails_while_a_miss_is_looked_into_keeps_nobody_from_asking(slow, monkeypatch):
+    """Its answers were given by then; it is for the log alone, and the next batch begins."""
+
+    def failing(self, questions):
+        raise OSError("the made-up rows are gone")
+
+    monkeypatch.setattr(ScanTimes, "seconds", failing)
+    slow.slowness.real.set()
+    assert slow.ask("age > 1").error == "Late"
+    slow.slowness.real.clear()
+    assert answered(slow, "age > 1").status == 200
+    assert answered(slow, "age > 2").status == 200
+    assert alarms(slow) == []
+
+
+def test_a_dataset_that_closed_is_not_looked_into():
+    """Nor is it closed while it is."""
+    from concurrent.futures import ThreadPoolExecutor
+    from types import SimpleNamespace
+
+    from sulq.server.services.datasets import Use
+
+    told = []
+    use = Use(SimpleNamespace(close=lambda: told.append("closed")))
+    window = SimpleNamespace(look_into=lambda: (use.end(), told.append("looked into")))
+    look = lateness.Lateness(None, None).look_into
+    with ThreadPoolExecutor(1) as threads:
+        for _ in range(2):
+            asyncio.run(look(SimpleNamespace(use=use), threads, window))
+    assert told == ["looked into", "closed"]
 
 
 def test_a_refusal_and_a_stored_answer_are_heard_of_in_a_late_batch(slow):

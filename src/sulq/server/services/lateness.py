@@ -12,17 +12,20 @@ from __future__ import annotations
 import time
 from collections import deque
 from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from weakref import WeakKeyDictionary
 
 from sulq.audit.promise import is_audited
 from sulq.database import Database
 from sulq.errors import Late, QueryNotAllowed
 from sulq.questions.question import Question
+from sulq.server.services import logs
 from sulq.server.services.asked import Asked
 from sulq.server.services.datasets import Dataset, Datasets
 from sulq.server.services.metrics import Metrics
 from sulq.server.services.responses import answer_body, dumped
 from sulq.server.services.settings import Settings
+from sulq.server.services.threads import run_in
 from sulq.server.services.windows import Slot, Window
 
 MARGIN = 1.25  # of what made-up rows take now
@@ -72,6 +75,22 @@ class Lateness:
             self._datasets.note_late(record)
 
         return missed
+
+    async def look_into(
+        self, dataset: Dataset, threads: ThreadPoolExecutor, window: Window
+    ) -> None:
+        """Find out why a batch was late, unless its dataset is closed.
+
+        Its answers were given, so what fails here is for the log alone.
+        """
+        if not dataset.use.begin():
+            return
+        try:
+            await run_in(threads, window.look_into)
+        except Exception as error:
+            logs.failure(error)
+        finally:
+            dataset.use.end()
 
     def _lengthen(self, dataset: Dataset, times: float) -> None:
         if dataset.slots.lengthen(times):
