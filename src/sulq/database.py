@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import json
 import math
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import replace
@@ -15,6 +16,7 @@ from sulq.estimator import Estimator, combined
 from sulq.expressions.parse import shorten
 from sulq.expressions.quoting import quote
 from sulq.expressions.row_function import RowFunction, expand
+from sulq.expressions.stored_tree import dumps
 from sulq.ledger.open_periods import left_in_each
 from sulq.ledger.types import check_analyst
 from sulq.lifetime import Lifetime
@@ -375,7 +377,8 @@ class Database(CommonQuestions):
         everyone = self._planner.check(Query())
         nobody = self._planner.check(Query(rows=Rows.where(f"{quote(key)} is null")))
         keys_alone = Dense("people", (key,), 0, None)
-        different = replace(everyone, values=keys_alone, text=f"different keys: {everyone.text}")
+        text = dumps(json.loads(everyone.text) | {"kind": "keys", "values": keys_alone.tree})
+        different = replace(everyone, values=keys_alone, text=text)
         found = self._pipeline.counts([everyone, nobody, different])
         rows, missing, keys = (matrix[0][0] for matrix in found)
         return KeyCounts(rows, missing, rows - missing - keys)

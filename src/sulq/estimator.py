@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 from collections.abc import Sequence
 from dataclasses import replace
+from itertools import islice
 from typing import TYPE_CHECKING, Any
 
 from sulq.errors import NotKnown
@@ -29,6 +30,7 @@ if TYPE_CHECKING:
 Matrix = list[list[int]]
 NOTE = "estimated from stored answers, free"
 COMBINED = "combined with earlier answers"
+MOST_PUBLIC = 200  # counts of public columns that are looked at, the newest
 
 
 class Estimator:
@@ -86,7 +88,7 @@ class Estimator:
     def _facts(self, public: dict[str, Matrix]) -> list[Measured]:
         """Counts of public columns that are known already, as forms without noise."""
         found = []
-        for text, sums in public.items():
+        for text, sums in islice(reversed(public.items()), MOST_PUBLIC):
             form = self._answers.form(json.loads(text))
             if form is not None and not form.sums:
                 steps = [r.step for r in form.query.releases]

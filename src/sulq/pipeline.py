@@ -50,7 +50,9 @@ if TYPE_CHECKING:
 
 Given = TypeVar("Given")
 Found = dict[str, tuple["Charge", str | None]]  # charges by question, each with its stored answer
-MAX_KEPT = 500_000  # cells of public counts
+MAX_KEPT = 500_000  # cells of public counts,
+MAX_KEPT_TEXTS = 1_000  # of so many questions,
+MAX_KEPT_LETTERS = 10_000_000  # and letters of them
 
 
 @dataclass(frozen=True, slots=True)
@@ -306,12 +308,11 @@ class Pipeline:
         self.check_ready()
         known = self.known.copy()  # others may forget while the rows are read
         new = {c.text: c for c in counting if c.text not in known}
-        found = dict(zip(new, self.public(list(new.values()), until), strict=True)) if new else {}
-        known |= found
-        if sum(map(len, known.values())) > MAX_KEPT:
-            self.known.clear()
-        if sum(map(len, found.values())) <= MAX_KEPT:
-            self.known |= found
+        if new:
+            found = dict(zip(new, self.public(list(new.values()), until), strict=True))
+            known |= found
+            kept = (some for some in (known, found, {}) if _is_little(some))
+            self.known = next(kept).copy()
         return [known[c.text] for c in counting]
 
     def public(self, counting: list[CheckedQuery], until: float | None = None) -> list[Matrix]:
@@ -362,6 +363,15 @@ class Pipeline:
         if engine is not self.engine:
             engine.close()
         return seconds
+
+
+def _is_little(known: dict[str, Matrix]) -> bool:
+    """May so much be kept of public counts? They are free, and each estimate looks at them."""
+    return (
+        len(known) <= MAX_KEPT_TEXTS
+        and sum(map(len, known)) <= MAX_KEPT_LETTERS
+        and sum(map(len, known.values())) <= MAX_KEPT
+    )
 
 
 @contextmanager

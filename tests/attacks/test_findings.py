@@ -2,6 +2,7 @@
 
 import time
 import warnings
+from contextlib import suppress
 
 import numpy as np
 import pyarrow as pa
@@ -12,6 +13,7 @@ from helpers import opened
 import sulq
 from sulq import Bins, Blocks, Leaf, Products, Query, Rows
 from sulq.kernel.sums import rows_at_most
+from sulq.ledger.known_answers import KnownAnswers
 from sulq.open_database import refresh
 from sulq.values.query import Terms
 
@@ -240,6 +242,41 @@ def test_what_is_kept_of_public_counts_stays_small(monkeypatch):
         assert sum(map(len, db._pipeline.known.values())) <= 1_000
     db.ask([Query(by=Blocks(seed, 600)) for seed in (1, 2)])
     assert sum(map(len, db._pipeline.known.values())) <= 1_000
+
+
+def test_no_estimate_looks_at_more_public_counts_than_are_quickly_read(monkeypatch):
+    """They are free, so one analyst could make those of all others take as long as they liked."""
+    monkeypatch.setattr("sulq.pipeline.MAX_KEPT_TEXTS", 10)
+    db = database()
+    for k in range(30):
+        assert db.sizes(*(Rows.where(f"id < {100 * k + i}") for i in range(1, 8)))[0] == (
+            min(100 * k + 1, db.rows),
+        )
+        assert len(db._pipeline.known) <= 10
+    assert len(db.sizes(*(Rows.where(f"id < {i}") for i in range(1, 20)))) == 19
+    assert not db._pipeline.known
+    monkeypatch.setattr("sulq.estimator.MOST_PUBLIC", 5)
+    looked, form = [], KnownAnswers.form
+    monkeypatch.setattr(
+        KnownAnswers, "form", lambda self, part: looked.append(part) or form(self, part)
+    )
+    db.sizes(*(Rows.where(f"id < {i}") for i in range(1, 10)))
+    with suppress(sulq.NotKnown):
+        db.estimate(Query(where="smoker"))
+    assert len(looked) == 5
+    monkeypatch.setattr("sulq.pipeline.MAX_KEPT_LETTERS", 2_000)
+    for k in range(30):
+        db.sizes(Rows.where(f"id < {k}"))
+        assert sum(map(len, db._pipeline.known)) <= 2_000
+
+
+def test_estimates_are_there_although_keys_were_counted():
+    """Both are free, for everybody; one kept a text that the other could not read."""
+    db = database()
+    db.count("smoker")
+    before = db.estimate(Query(where="smoker"))
+    db.key_counts()
+    assert db.estimate(Query(where="smoker")) == before
 
 
 def test_public_counts_survive_that_others_forget_them(monkeypatch):

@@ -41,12 +41,12 @@ def beating(clock, scans, *, slot=SLOT, missed=None, late=True, log=None, **said
         late = Late("late", window.slot.seconds)
         return [f"{one} is settled" if "settled" in one else late for one in asked]
 
-    async def look_into(window):
-        window.look_into()
+    async def aside(look):
+        look()
 
     return Beat(
         lambda asked, window: asyncio.ensure_future(work(asked, window)), window,
-        late=said_late if late else None, look_into=look_into, queue=1000, wait_seconds=1000.0,
+        late=said_late if late else None, aside=aside, queue=1000, wait_seconds=1000.0,
         clock=clock, **said,
     )  # fmt: skip
 
@@ -188,6 +188,7 @@ def looked_into(seconds, looking):
     def missed(took):
         told.append((round(took, 9), round(clock.now(), 3)))
         clock.time += looking
+        return lambda: told.append(round(clock.now(), 3))
 
     async def main():
         beat = beating(clock, [seconds, 0.0], missed=missed, log=log)
@@ -199,12 +200,13 @@ def looked_into(seconds, looking):
 
 
 def test_a_miss_is_looked_into_once_it_is_stored():
-    """How long that takes shows no more than how long the scan did: the next batch is late too."""
+    """How long that takes shows no more than how long the scan did: what follows is late too."""
     for looking, begins in ((0.0, 1.6), (1e-3, 3.6), (1.9, 3.6), (2.1, 7.6)):
         for seconds in (0.61, 1.59):
-            ((took, at),), began = looked_into(seconds, looking)
+            ((took, at), followed), began = looked_into(seconds, looking)
             assert (took, began) == (pytest.approx(seconds), pytest.approx(begins, abs=0.01))
             assert at == pytest.approx(1.6, abs=0.01)
+            assert followed == pytest.approx(begins, abs=0.01)
 
 
 def heard_while_somebody_sends_too_much(seconds, crowded=True):

@@ -13,6 +13,7 @@ from sulq.engines.duckdb import DuckDBEngine
 from sulq.errors import Late
 from sulq.server.services import lateness
 from sulq.server.services.scan_times import ScanTimes
+from sulq.server.services.windows import Window
 
 D = "/v1/datasets/people"
 HONEST = DuckDBEngine.sums
@@ -157,6 +158,23 @@ def test_what_fails_while_a_miss_is_looked_into_keeps_nobody_from_asking(slow, m
     assert alarms(slow) == []
 
 
+def test_what_follows_from_rows_that_are_slow_waits_for_a_public_moment(slow, monkeypatch):
+    """Who looks at the dataset all the time would else see how long they took, in a freeze."""
+    held, conclude = [], Window.conclude
+    monkeypatch.setattr(ScanTimes, "seconds", lambda self, questions: 0.0)
+    monkeypatch.setattr(Window, "conclude", lambda window: held.append(window))
+    slow.slowness.real.set()
+    for i in range(4):
+        assert slow.ask(f"age > {i}").error == "Late"
+        assert slow.ask(f"age > {i}").status == 200
+    slow.slowness.real.clear()
+    assert alarms(slow) == []
+    for window in held[:3]:
+        assert slow.call("GET", D).json["state"] == "open"
+        conclude(window)
+    assert slow.call("GET", D).json["state"] == "frozen"
+
+
 def test_a_dataset_that_closed_is_not_looked_into():
     """Nor is it closed while it is."""
     from concurrent.futures import ThreadPoolExecutor
@@ -167,10 +185,10 @@ def test_a_dataset_that_closed_is_not_looked_into():
     told = []
     use = Use(SimpleNamespace(close=lambda: told.append("closed")))
     window = SimpleNamespace(look_into=lambda: (use.end(), told.append("looked into")))
-    look = lateness.Lateness(None, None).look_into
+    aside = lateness.Lateness(None, None).aside
     with ThreadPoolExecutor(1) as threads:
         for _ in range(2):
-            asyncio.run(look(SimpleNamespace(use=use), threads, window))
+            asyncio.run(aside(SimpleNamespace(use=use), threads, window.look_into))
     assert told == ["looked into", "closed"]
 
 

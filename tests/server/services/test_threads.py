@@ -57,6 +57,61 @@ def test_who_waits_and_goes_leaves_no_gap():
     assert asyncio.run(main()) == [True, "done"]
 
 
+def test_who_goes_at_the_moment_of_their_turn_leaves_no_gap(monkeypatch):
+    """Neither is the thread lost, nor does whoever had it before hear of that."""
+
+    async def main():
+        job = asyncio.get_running_loop().create_future()
+        threads = FairThreads(1)
+        with monkeypatch.context() as patch:
+            patch.setattr(threads_module, "run_in", lambda *_: job)
+            first = asyncio.ensure_future(threads.run("a", list))
+            await asyncio.sleep(0)
+        gone = asyncio.ensure_future(threads.run("b", list))
+        await asyncio.sleep(0)
+        job.set_result("done")
+        gone.cancel()
+        found = await asyncio.gather(first, gone, return_exceptions=True)
+        async with asyncio.timeout(20):
+            found += [await threads.run(who, lambda: "read") for who in ("b", "c")]
+        threads.close()
+        return [type(one) if isinstance(one, BaseException) else one for one in found]
+
+    assert asyncio.run(main()) == ["done", asyncio.CancelledError, "read", "read"]
+
+
+def test_whoever_gives_up_has_the_thread_until_it_is_done():
+    """Else one who asks and gives up, again and again, has them all."""
+    most, now, lock, gate = [0], [0], threading.Lock(), threading.Event()
+
+    def work():
+        with lock:
+            now[0] += 1
+            most[0] = max(most[0], now[0])
+        assert gate.wait(20)
+        with lock:
+            now[0] -= 1
+
+    async def main():
+        threads = FairThreads(2)
+        for _ in range(4):
+            sent = asyncio.ensure_future(threads.run("a", work))
+            await asyncio.sleep(0.02)
+            sent.cancel()
+            await asyncio.gather(sent, return_exceptions=True)
+        async with asyncio.timeout(20):
+            found = await threads.run("b", lambda: "read")
+        gate.set()
+        threads.close()
+        return found
+
+    try:
+        assert asyncio.run(main()) == "read"
+    finally:
+        gate.set()
+    assert most == [1]
+
+
 def heard(found):
     """What each met: what it got, or the name of its error."""
     return [type(one).__name__ if isinstance(one, Exception) else one for one in found]

@@ -329,7 +329,7 @@ class Answers:
         paid: Beat[Asked] = Beat(
             lambda asked, window: run_in(scans, self._replies, dataset, asked, window),
             window, late=late, between=between, crowded=lambda: self.overload.here,
-            look_into=lambda window: self._lateness.look_into(dataset, scans, window), **limits,
+            aside=lambda look: self._lateness.aside(dataset, scans, look), **limits,
         )  # fmt: skip
         free: Beat[Callable[[Database], Any]] = Beat(
             lambda some, window: run_in(counts, _counted, dataset, some, window),

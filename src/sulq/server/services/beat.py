@@ -198,7 +198,7 @@ class Beat(Generic[Asked]):
         wait_seconds: float,
         between: Callable[[], asyncio.Future[Any] | None] = lambda: None,
         crowded: Callable[[], bool] = lambda: False,
-        look_into: Callable[[Window], Awaitable[None]] | None = None,
+        aside: Callable[[Callable[[], None]], Awaitable[None]] | None = None,
         clock: Clock | None = None,
     ) -> None:
         self._work = work
@@ -208,7 +208,7 @@ class Beat(Generic[Asked]):
         self._wait_seconds = wait_seconds
         self._between = between  # what is done between two batches, if anything
         self._crowded = crowded  # does somebody send more than they may?
-        self._look_into = look_into  # why a batch was late, once what it gave is stored
+        self._aside = aside  # runs a look into why a batch was late; it raises nothing
         self._clock = clock or Clock()
         self._line: Line[Asked] = Line()
         self._coming: Counter[Hashable] = Counter()
@@ -334,9 +334,10 @@ class Beat(Generic[Asked]):
         closing.add_done_callback(self._closing.discard)
         if late:  # nothing goes on beside a scan that goes on
             await closing
-            if self._look_into is not None and window.patient:
-                await self._look_into(window)
+            if self._aside is not None and window.patient:
+                await self._aside(window.look_into)
                 await self._clock.until(window.next_moment())
+                await self._aside(window.conclude)
 
     async def _is_late(self, window: Window, work: asyncio.Future[Sequence[Any]]) -> bool:
         """Wait for the end of the time for the scan; were rows not read in it?"""

@@ -13,6 +13,7 @@ import time
 from collections import deque
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 from weakref import WeakKeyDictionary
 
 from sulq.audit.promise import is_audited
@@ -57,36 +58,33 @@ class Lateness:
 
     def of(
         self, dataset: Dataset, questions: Sequence[Question], slot: Slot
-    ) -> Callable[[float], None]:
-        """What to do if this batch is late; told how long its rows took."""
+    ) -> Callable[[float], Callable[[], None] | None]:
+        """What follows if this batch is late; told how long its rows took."""
 
-        def missed(seconds: float) -> None:
+        def missed(seconds: float) -> Callable[[], None] | None:
             record, allowed = dataset.record, slot.scan_seconds
             self._metrics.add(record.tenant, "sulq_late_total", dataset=record.name)
             for _ in range(TRIES):
                 made_up = dataset.scan_times.seconds(questions)
                 if made_up > allowed:
-                    self._lengthen(dataset, MARGIN * made_up / allowed)
-                    return
+                    return partial(self._lengthen, dataset, MARGIN * made_up / allowed)
                 if dataset.db.scan_seconds(questions, ENOUGH * allowed) <= allowed:
-                    if self._too_odd(dataset):
-                        self._lengthen(dataset, 2.0)
-                    return
-            self._datasets.note_late(record)
+                    return partial(self._lengthen, dataset, 2.0) if self._too_odd(dataset) else None
+            return partial(self._datasets.note_late, record)
 
         return missed
 
-    async def look_into(
-        self, dataset: Dataset, threads: ThreadPoolExecutor, window: Window
+    async def aside(
+        self, dataset: Dataset, threads: ThreadPoolExecutor, look: Callable[[], None]
     ) -> None:
-        """Find out why a batch was late, unless its dataset is closed.
+        """Look into why a batch was late, unless its dataset is closed.
 
         Its answers were given, so what fails here is for the log alone.
         """
         if not dataset.use.begin():
             return
         try:
-            await run_in(threads, window.look_into)
+            await run_in(threads, look)
         except Exception as error:
             logs.failure(error)
         finally:

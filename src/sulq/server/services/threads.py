@@ -55,9 +55,12 @@ class FairThreads:
         else:
             self._take(who)
         try:
-            return await run_in(self._pool, function, *arguments)
-        finally:
+            job = run_in(self._pool, function, *arguments)
+        except BaseException:
             self._leave(who)
+            raise
+        job.add_done_callback(lambda _: self._leave(who))
+        return await asyncio.shield(job)  # whoever gives up has the thread until it is done
 
     def _take(self, who: Hashable) -> None:
         self._free -= 1
@@ -66,15 +69,19 @@ class FairThreads:
     def _leave(self, who: Hashable) -> None:
         self._free += 1
         self._running.discard(who)
-        following = next((w for w in self._waiting if w not in self._running), None)
-        if following is None:
-            return
-        line = self._waiting.pop(following)
-        turn = line.popleft()
-        if line:
-            self._waiting[following] = line  # to the end: the others come first
-        self._take(following)
-        turn.set_result(None)
+        while (following := self._following()) is not None:
+            line = self._waiting.pop(following)
+            turn = line.popleft()
+            if line:
+                self._waiting[following] = line  # to the end: the others come first
+            if not turn.done():  # else it was given up just now
+                self._take(following)
+                turn.set_result(None)
+                return
+
+    def _following(self) -> Hashable | None:
+        """Who is next, if anybody is."""
+        return next((w for w in self._waiting if w not in self._running), None)
 
     def _give_up(self, who: Hashable, turn: asyncio.Future[None]) -> None:
         if turn.done() and not turn.cancelled() and turn.exception() is None:  # it had just come

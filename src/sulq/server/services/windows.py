@@ -3,8 +3,8 @@
 Rows are read from the moment the charge is on disk, and have `scan_seconds` for it. What was read
 in that time is stored at its end, and replies leave when the slot is over. What was not is late:
 it is stored at the end of 1, 3, 7, ... further slots, whichever comes first after it is done, and
-looked into from then on; the next batch begins at another of these moments. So nothing moves at a
-moment that depends on rows.
+looked into from then on; what follows from that, and the next batch, begin at another of these
+moments. So nothing moves at a moment that depends on rows.
 """
 
 from __future__ import annotations
@@ -63,7 +63,8 @@ class Window:
 
     def __init__(
         self, slot: Slot, clock: Clock, closing: threading.Event,
-        missed: Callable[[float], None] | None = None, *, patient: bool = True,
+        missed: Callable[[float], Callable[[], None] | None] | None = None, *,
+        patient: bool = True,
     ) -> None:  # fmt: skip
         self.slot = slot
         self.clock = clock
@@ -73,8 +74,9 @@ class Window:
         self.late = False
         self.patient = patient  # or is a scan stopped that is not done in time?
         self._closing = closing
-        self._missed = missed  # what is done about a scan that was late, and took so long
+        self._missed = missed  # what follows from a scan that was late, and took so long
         self._took = 0.0
+        self._follows: Callable[[], None] | None = None
         self._lock = threading.Lock()
         self._paid: float | None = None
         self._shown: float | None = None
@@ -102,7 +104,12 @@ class Window:
     def look_into(self) -> None:
         """Find out why it was late; what was read is stored by now."""
         if self._missed is not None and self.patient:
-            self._missed(self._took)
+            self._follows = self._missed(self._took)
+
+    def conclude(self) -> None:
+        """Do what follows from that: everybody can see it, so at a public moment."""
+        if self._follows is not None:
+            self._follows()
 
     def stops(self, longest: float) -> float:
         """The moment at which a scan that is not done is stopped."""
