@@ -195,7 +195,7 @@ class AuditPolicy(Policy):
         if "refused" in body:
             raise AuditRefused(
                 f"{body['refused']}\nIt counts as one of the {self._promise.queries:,} questions; "
-                "asking the same again is free.",
+                "asking the same again costs nothing.",
                 charged=paid,
             )
         sums = body["sums"] if "sums" in body else [body["sum"]]
