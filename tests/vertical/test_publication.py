@@ -243,7 +243,7 @@ def test_a_file_that_appears_meanwhile_is_kept(tmp_path):
         return ask(*args, **options)
 
     db.ask = slow
-    with pytest.raises(sulq.Refused, match="publishing again costs nothing more"):
+    with pytest.raises(sulq.Refused, match="publishing again is free"):
         vertical.publish(db, NAMES, 2, path)
     assert path.read_text() == "theirs"
     db.ask = ask
