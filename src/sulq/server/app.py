@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import importlib
 import socket
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
@@ -24,6 +25,9 @@ from sulq.server.services.quiet import Quiet
 from sulq.server.services.settings import Settings
 from sulq.server.telemetry import Telemetry
 
+# What some question would load when it is the first of its kind, for longer than a slot.
+LOADED_AT_START = ("scipy.linalg", "scipy.sparse")
+
 
 def make_app(
     settings: Settings, *, own_process: bool = False, postgres: socket.socket | None = None
@@ -44,11 +48,19 @@ def make_app(
     listener = None
     if postgres is not None:
         listener = Listener(services, gate, postgres, tls_context(settings))
+
+    def begin() -> None:
+        """Open the datasets, and make what would hold others up when it is asked for first."""
+        services.datasets.open_all()
+        for name in LOADED_AT_START:
+            importlib.import_module(name)
+        routes.openapi()
+
     quiet = Quiet(services.datasets, lambda: not services.answers.quiet)
 
     @asynccontextmanager
     async def lifespan(app: Starlette) -> AsyncIterator[None]:
-        opening = services.answers.start(services.datasets.open_all)  # no question waits for it
+        opening = services.answers.start(begin)  # no question waits for it
         services.readiness.start(opening)
         console.start()
         quiet.start()

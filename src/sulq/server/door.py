@@ -47,7 +47,7 @@ class Door:
         """Let this in when it is its turn."""
         line = self._lines.setdefault(who, deque())
         line.append(let_in)
-        if self._next is None or (isinstance(self._next, asyncio.TimerHandle) and len(line) == 1):
+        if self._next is None or (hasattr(self._next, "when") and len(line) == 1):
             self._serve_soon()
 
     def waiting(self, who: Hashable) -> int:

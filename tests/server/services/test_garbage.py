@@ -93,3 +93,15 @@ def test_when_too_much_was_set_aside_everything_is_looked_through(begun, monkeyp
     monkeypatch.setattr(garbage, "TOO_MUCH", -1)
     begun.tidy()
     assert gone() is None
+
+
+def test_what_is_set_aside_is_not_counted_anew(begun, monkeypatch):
+    """Python counts it by walking through all of it: tens of milliseconds in a server."""
+    monkeypatch.setattr(garbage, "ENOUGH", 0)
+    monkeypatch.setattr(gc, "get_freeze_count", None)
+    kept = made_many()
+    begun.tidy()
+    assert begun._aside >= len(kept)
+    monkeypatch.setattr(garbage, "TOO_MUCH", len(kept) - 1)
+    begun.tidy()
+    assert begun._aside == 0

@@ -53,6 +53,7 @@ def api() -> FastAPI:
     # Not by include_router: of routers within routers FastAPI looks every route up twice.
     for part in PARTS:
         app.router.routes.extend(part.route.router.routes)
+    # Each is async: what is not, Starlette runs in a thread, and a flood of refusals in many.
     app.add_exception_handler(SulqError, _refused)
     app.add_exception_handler(RequestValidationError, _invalid)
     app.add_exception_handler(HTTPException, _unrouted)
@@ -61,7 +62,7 @@ def api() -> FastAPI:
     return app
 
 
-def _refused(request: Request, error: Any) -> Response:
+async def _refused(request: Request, error: Any) -> Response:
     """A refusal from a route."""
     found = context_of(request)
     owner = found.principal is not None and found.principal.is_owner
@@ -81,12 +82,12 @@ def _said(request: Request, error: SulqError, status: int) -> Response:
     return made
 
 
-def _failed(request: Request, error: Any) -> Response:
+async def _failed(request: Request, error: Any) -> Response:
     """Something nobody thought of; its words stay inside, the gate logs where it was."""
     return _said(request, SulqError(UNEXPECTED), 500)
 
 
-def _invalid(request: Request, error: Any) -> Response:
+async def _invalid(request: Request, error: Any) -> Response:
     """A body or a parameter that is not of its form: which, and why; never what was sent."""
     said = [
         f"{'.'.join(str(part) for part in e['loc'])}: {e['msg']}"[:200] for e in error.errors()[:5]
@@ -96,7 +97,7 @@ def _invalid(request: Request, error: Any) -> Response:
     )
 
 
-def _unrouted(request: Request, error: Any) -> Response:
+async def _unrouted(request: Request, error: Any) -> Response:
     if error.status_code == 404:
         missing = NotFound("there is no such address. /v1/openapi.json lists them.")
         return _said(request, missing, 404)

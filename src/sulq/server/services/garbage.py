@@ -14,7 +14,7 @@ import time
 from collections.abc import Callable
 
 NEVER = 1_000_000_000  # for Python to look through everything by itself
-ENOUGH = 10  # times that what is young was looked through, after which all that is new is
+ENOUGH = 3  # times that what is young was looked through, after which all that is new is
 LOOK_SECONDS = 0.25
 WHOLE_SECONDS = 600.0  # after which everything is looked through, while nobody asks,
 TOO_MUCH = 1_000_000  # or if so many more objects are set aside than at first
@@ -27,7 +27,7 @@ class Garbage:
         self._begun = False
         self._thresholds = gc.get_threshold()
         self._whole = 0.0  # when everything was looked through,
-        self._first = 0  # and how much was left of it at first
+        self._aside = 0  # and how much was set aside since then
 
     @property
     def due(self) -> bool:
@@ -40,7 +40,6 @@ class Garbage:
         gc.set_threshold(*self._thresholds[:2], NEVER)
         self._begun = True
         self._all()
-        self._first = gc.get_freeze_count()
 
     def end(self) -> None:
         """Leave it to Python again."""
@@ -49,14 +48,18 @@ class Garbage:
         self._begun = False
 
     def tidy(self) -> None:
-        """Look through what is new, if there is enough; in the event loop, between batches."""
+        """Look through what is new, if there is enough; in the event loop, between batches.
+
+        What was set aside is counted here: `gc.get_freeze_count` walks through all of it, which
+        takes longer than a slot. Much of it is gone by the time that everything is looked through.
+        """
         if not self.due:
             return
-        if gc.get_freeze_count() - self._first > TOO_MUCH:
+        if self._aside > TOO_MUCH:
             self._all()
-            self._first = gc.get_freeze_count()
         else:
             gc.collect()
+            self._aside += len(gc.get_objects(generation=2))
             gc.freeze()
 
     async def watch(self, reading: Callable[[], bool], busy: Callable[[], bool]) -> None:
@@ -77,4 +80,4 @@ class Garbage:
         gc.unfreeze()
         gc.collect()
         gc.freeze()
-        self._whole = time.monotonic()
+        self._whole, self._aside = time.monotonic(), 0
