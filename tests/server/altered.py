@@ -5,9 +5,10 @@ python tests/server/altered.py WHAT serve FOLDER --port 0     as `sulq serve`, w
 
 from __future__ import annotations
 
+import os
 import sys
 
-from sulq.server import gate
+from sulq.server import app, gate
 from sulq.server.connections import Timely
 from sulq.server.door import Door
 from sulq.server.services import admission, beat, lateness, threads
@@ -53,16 +54,37 @@ def no_room():
     Timely._make_room = lambda self: False
 
 
+class LoadedModules:
+    """Writes down the name of each module that is looked for, into the file LOADED."""
+
+    def find_spec(self, name, path=None, target=None):
+        with open(os.environ["LOADED"], "a") as file:
+            file.write(f"{name}\n")
+
+
+def tells_what_it_loads():
+    """Nothing is broken."""
+    sys.meta_path.insert(0, LoadedModules())
+
+
+def loads_late():
+    """Nothing is loaded before it is asked for."""
+    tells_what_it_loads()
+    app.LOADED_AT_START = ()
+
+
 ALTERATIONS = {
     "never longer": never_longer,
     "rows are blamed": rows_are_blamed,
     "patient": patient,
     "one line": one_line,
     "no room": no_room,
+    "tells what it loads": tells_what_it_loads,
+    "loads late": loads_late,
 }
 
 if __name__ == "__main__":
     ALTERATIONS[sys.argv.pop(1)]()
-    from sulq.cli import app
+    from sulq.cli import app as command
 
-    app()
+    command()

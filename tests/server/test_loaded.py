@@ -1,12 +1,9 @@
 """What a server loads it loads before it is ready: loading holds every thread of it up."""
 
 import asyncio
-import json
-import subprocess
-import sys
-from pathlib import Path
 
 from server.instance import made
+from server.processes import served
 
 from sulq.server.api.app import api
 
@@ -25,42 +22,30 @@ CALLS = [
     ("GET", f"{D}/answers?limit=1000", None),
 ]  # fmt: skip
 
-CHILD = """
-import json, sys
-from pathlib import Path
-from server.instance import Instance
-
-instance = Instance(Path(sys.argv[1]), keys={"bob": sys.argv[2]})
-calls, found = json.loads(sys.argv[3]), []
-
-class Spy:
-    def find_spec(self, name, path=None, target=None):
-        found.append(name.partition(".")[0])
-
-with instance.serving(padding=True):
-    instance.until_ready()
-    sys.meta_path.insert(0, Spy())
-    statuses = [instance.call(method, path, body).status for method, path, body in calls]
-    sys.meta_path.pop(0)
-print(json.dumps([statuses, sorted(set(found))]))
-"""
+STATUSES = [200, 200, 200, 200, 404, 200, 200, 200, 422, 200, 200, 200, 200, 200]
+HEAVY = {"scipy", "numpy", "pandas", "pyarrow", "polars", "anyio", "sulq"}
 
 
-def loaded(instance, calls):
-    """The statuses of these calls, and what was loaded for them."""
-    said = [str(instance.folder), instance.keys["bob"], json.dumps(calls)]
-    ended = subprocess.run(
-        [sys.executable, "-c", CHILD, *said], capture_output=True, text=True, timeout=120,
-        cwd=Path(__file__).parents[1], check=True,
-    )  # fmt: skip
-    return json.loads(ended.stdout.splitlines()[-1])
+def loaded(folder, altered):
+    """Which of the heavy libraries a server loads for its first questions, once it is ready."""
+    instance, file = made(folder / "instance"), folder / "loaded"
+    environment = {"SULQ_SERVER_PADDING": "yes", "LOADED": str(file)}
+    with served(instance.folder, env=environment, altered=altered) as (_, instance.url):
+        instance.until_ready()
+        before = len(file.read_text().split())
+        assert before > 100
+        assert [instance.call(*call).status for call in CALLS] == STATUSES
+        return HEAVY & {name.partition(".")[0] for name in file.read_text().split()[before:]}
 
 
 def test_no_question_loads_what_takes_long(tmp_path):
     """Whoever asks the first of its kind holds nobody else up."""
-    statuses, found = loaded(made(tmp_path / "instance"), CALLS)
-    assert statuses == [200, 200, 200, 200, 404, 200, 200, 200, 422, 200, 200, 200, 200, 200]
-    assert not {"scipy", "numpy", "pandas", "pyarrow", "polars", "anyio", "sulq"} & set(found)
+    assert loaded(tmp_path, "tells what it loads") == set()
+
+
+def test_control_what_is_not_loaded_at_the_start_is_by_whoever_asks(tmp_path):
+    """As it was before."""
+    assert "scipy" in loaded(tmp_path, "loads late")
 
 
 def test_refusals_need_no_threads():
