@@ -26,7 +26,7 @@ from sulq.server.services.settings import Settings
 from sulq.server.telemetry import Telemetry
 
 # What some question would load when it is the first of its kind, for longer than a slot.
-LOADED_AT_START = ("scipy.linalg", "scipy.sparse")
+LOADED_AT_START = ("scipy.sparse", "scipy.special", "scipy.optimize")
 
 
 def make_app(

@@ -28,7 +28,7 @@ MAX_UNKNOWNS = 2_000  # afterwards
 MAX_EXACT = 1_000  # forms without noise
 MAX_NUMBERS = 2_000  # in one estimate
 DENSE = 0.05  # share of entries from which on a plain matrix is quicker
-RIDGE = 1e-12  # of the largest diagonal entry, so that a factor can be formed
+RIDGE = 1e-12  # of the largest diagonal entry, so that there is an inverse
 STEPS = 3  # of refinement, which take the ridge out again
 TOLERANCE = 1e-6  # how much of a form may be left over: none but for rounding
 
@@ -186,7 +186,7 @@ def least_squares(
     Gives the estimates and, for each, how it is read off the numbers (numbers x wanted), whose
     squares add up to its variance. None: some wanted form is not told.
     """
-    from scipy import linalg, sparse
+    from scipy import sparse
 
     squares = np.asarray(noisy.multiply(noisy).sum(axis=0)).ravel()
     scale = 1 / np.sqrt(np.where(squares > 0, squares, 1.0))
@@ -207,13 +207,13 @@ def least_squares(
     gram = within(within(gram if isinstance(gram, np.ndarray) else gram.toarray()).T)
     left = within(w.T)
     ridge = RIDGE * max(float(np.trace(gram)), 1.0) * np.eye(len(gram))
-    try:
-        factor = linalg.cho_factor(gram + ridge)
+    try:  # not by scipy.linalg, which lets no other thread of Python go on meanwhile
+        inverse = np.linalg.inv(gram + ridge)
     except np.linalg.LinAlgError:
         return None
     x = np.zeros_like(left)
     for _ in range(STEPS):
-        x = x + within(linalg.cho_solve(factor, left - gram @ x))
+        x = x + within(inverse @ (left - gram @ x))
     over = np.linalg.norm(left - gram @ x, axis=0)
     if (over > TOLERANCE * np.linalg.norm(w, axis=1)).any():
         return None
