@@ -49,7 +49,7 @@ def test_control_what_is_not_loaded_at_the_start_is_by_whoever_asks(tmp_path):
 
 
 def test_refusals_need_no_threads():
-    """A handler that is no coroutine is run in a thread, of which a flood of refusals makes many."""
+    """A handler that is no coroutine is run in a thread: a flood of refusals makes many."""
     handlers = api().exception_handlers.values()
     assert handlers
     assert all(map(asyncio.iscoroutinefunction, handlers))

@@ -15,7 +15,7 @@ from sulq.server.services.settings import Settings
 
 STOP_SECONDS = 5  # more than the longest deadline, for what is under way when told to stop
 BACKLOG = 512
-ACCEPTED = 16  # connections in one turn of the event loop, so that others are served between
+ACCEPTED = 4  # connections in one turn of the event loop, so that others are served between
 SWITCH_SECONDS = 0.0001  # after which a thread lets another go on; a batch must not wait long
 HSTS = ("strict-transport-security", "max-age=31536000")  # a year, as browsers want it
 

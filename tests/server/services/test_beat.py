@@ -371,6 +371,40 @@ def test_dear_questions_have_batches_of_their_own_and_take_turns_with_cheap_ones
     assert len(made) == 0
 
 
+@pytest.mark.parametrize("along", [True, False], ids=["", "control"])
+def test_plain_questions_go_along_with_a_dear_one(monkeypatch, along):
+    """They would wait for it, and for a slot of their own after it."""
+    if not along:
+        monkeypatch.setattr(beats, "PLAIN", None)
+    made = line(*(("bob", "dear", 40.0, f"d{i}") for i in range(3)))
+    loop = asyncio.new_event_loop()
+    found = []
+    for _ in range(8):
+        if not any("anna" in waiting for waiting in made._kinds.values()):
+            made.add(Place("anna", "plain", 1.0, "anna's", loop.create_future()))
+        found.append(batch(made))
+    loop.close()
+    theirs = [f"d{i}" for i in range(2)]
+    assert [asked for asked in found if asked != ["anna's"]] == [
+        [one, "anna's"] if along else [one] for one in theirs
+    ]
+
+
+def test_what_goes_along_makes_no_batch_heavier_than_others():
+    """Of the dear one's own person nothing more, of others a share each, and so many in all."""
+    others = [(who, "plain", 3.0, who) for who in "acdefghijklmnopqrstu" for _ in range(9)]
+    mine = [("b", "plain", 1.0, f"b{i}") for i in range(20)]
+    made = line(*(("b", "dear", 14.0, f"d{i}") for i in range(2)), *mine, *others)
+    kinds = []
+    while not kinds or "dear" not in kinds[-1]:
+        taken = made.batch()
+        kinds.append([place.kind for place in taken])
+    assert sum(place.weight for place in taken) <= beats.MAX_WEIGHT
+    assert len(taken) <= beats.MAX_BATCH
+    assert [place.asked for place in taken if place.who == "b"] == ["d0"]
+    assert {place.kind for place in taken} == {"dear", "plain"}
+
+
 @pytest.mark.parametrize("kinds", [["dear"], ["dear", "kernel"], ["plain", "dear", "kernel"]])
 def test_who_asks_again_after_each_reply_has_every_second_batch(kinds):
     """Whatever kinds another's thousand are of, who comes back is before who was answered since."""

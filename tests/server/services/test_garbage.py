@@ -67,7 +67,7 @@ def test_control_left_to_python_it_does(collected):
 
 
 def test_what_is_new_is_tidied_when_there_is_enough(begun, collected):
-    """Not before; and what is left is set aside."""
+    """Not before; and what is left is set aside if it is much."""
     gone = weakref.ref(Ring())
     begun.tidy()
     assert not begun.due
@@ -81,9 +81,22 @@ def test_what_is_new_is_tidied_when_there_is_enough(begun, collected):
     assert not begun.due
 
 
+def test_what_is_under_way_is_not_set_aside(begun, monkeypatch):
+    """A connection that is closed later goes the next time, not with everything else."""
+    monkeypatch.setattr(garbage, "ENOUGH", 0)
+    ring = Ring()
+    gone = weakref.ref(ring)
+    begun.tidy()
+    del ring
+    begun.tidy()
+    assert gone() is None
+    assert begun._aside == 0
+
+
 def test_when_too_much_was_set_aside_everything_is_looked_through(begun, monkeypatch):
     """What was set aside and is of no use any more goes then, and only then."""
     monkeypatch.setattr(garbage, "ENOUGH", 0)
+    monkeypatch.setattr(garbage, "MUCH", 0)
     ring = Ring()
     gone = weakref.ref(ring)
     begun.tidy()

@@ -14,7 +14,7 @@ from server.instance import made
 import sulq
 from sulq import Query
 from sulq.questions.alike import alike
-from sulq.server.services import slots
+from sulq.server.services import scan_times, slots
 from sulq.server.services.answers import QUIET_SECONDS, Answers
 from sulq.server.services.scan_times import (
     MORE,
@@ -99,6 +99,54 @@ def test_what_was_quickest_stays(db, monkeypatch):
     known = ScanTimes(Rows, 60.0)
     found = [known.work(db.question(Query(where=f"income > {10 + i}.5"))).scan for i in range(6)]
     assert found == [0.3, 0.1, 0.1, 0.1, 0.1, 0.1]
+
+
+class Timed:
+    """Rows that take what it says, and what was asked of them."""
+
+    def __init__(self, *seconds):
+        self.seconds_left, self.asked = iter(seconds), []
+
+    def seconds(self, questions, most, more=0):
+        self.asked.append(more)
+        return 0.5 if more else next(self.seconds_left)
+
+    def close(self):
+        pass
+
+
+@pytest.fixture
+def clock(monkeypatch):
+    """The time of those measurements, moved by hand."""
+    now = [100.0]
+    monkeypatch.setattr(scan_times.time, "monotonic", lambda: now[0])
+    return now
+
+
+def test_what_a_busy_moment_takes_does_not_settle_it(db, clock):
+    """It is measured by itself, again now and then, and once more when nobody sends too much."""
+    rows = Timed(0.9, 0.8, 0.7, 0.6, 0.05, 0.09)
+    known = ScanTimes(lambda: rows, 60.0)
+    question = db.question(Query(where="income > 10.5"))
+    found = [known.work(question, busy=True).scan for _ in range(9)]
+    assert found == [0.9, 0.8, 0.7] + [0.6] * 6
+    clock[0] += scan_times.AGAIN_SECONDS
+    assert known.work(question, busy=True).scan == 0.05
+    assert rows.asked == [0] * 5  # never with others like it
+    clock[0] += scan_times.AGAIN_SECONDS
+    settled = known.work(question)
+    assert settled.scan == 0.05
+    assert settled.more is not None
+    clock[0] += 1.0
+    assert [known.work(question, busy=busy).scan for busy in (True, False)] == [0.05, 0.05]
+    assert rows.asked == [0] * 6 + [MORE]
+
+
+def test_control_if_it_did_a_flood_would_make_a_question_dear(db, clock):
+    """As it was before: four tries in a row, whatever the moment."""
+    known = ScanTimes(lambda: Timed(0.9, 0.8, 0.7, 0.6, 0.05), 60.0)
+    question = db.question(Query(["exp(age / 100)"]))
+    assert [known.work(question).scan for _ in range(9)][-1] == 0.6
 
 
 def test_made_up_rows_are_as_many_as_asked_for():

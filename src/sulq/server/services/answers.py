@@ -248,7 +248,8 @@ class Answers:
         def read() -> tuple[Question, Work]:
             question = make()
             if dataset.slots.measured:
-                return question, dataset.scan_times.work(question).times(_scans(dataset.db))
+                work = dataset.scan_times.work(question, busy=self.overload.here)
+                return question, work.times(_scans(dataset.db))
             return question, Work(0.0, question.numbers)
 
         return await threads.run(who, read)

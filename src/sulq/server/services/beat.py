@@ -7,7 +7,8 @@ read quicker, and would leave earlier.
 
 Who is in a batch, when it begins and how long it lasts follow from what was asked and when, never
 from rows. Persons take turns for the places of a batch, and so do the cheap and the dear kinds of
-questions, each in batches of its own. Without a slot replies leave as soon as they are there.
+questions; cheap ones that wait go along with a dear one. Without a slot replies leave as soon as
+they are there.
 
 What is not there at the end of its slot is late (windows.py). While somebody sends too much it
 is said a quarter of a second later: requests that are refused take time of the same processor.
@@ -23,6 +24,7 @@ from dataclasses import dataclass, field
 from typing import Any, Generic, TypeVar
 
 from sulq.errors import Late, LimitReached
+from sulq.server.services.slots import PLAIN
 from sulq.server.services.windows import Clock, Window
 
 MAX_BATCH = 32  # questions
@@ -60,6 +62,34 @@ class Place(Generic[Asked]):
             self.future.set_exception(outcome)
         else:
             self.future.set_result(outcome)
+
+
+class _Filling(Generic[Asked]):
+    """A batch to which questions are added."""
+
+    def __init__(self, share: Callable[[Hashable], float]) -> None:
+        self._share = share  # what one person's may weigh
+        self.taken: list[Place[Asked]] = []
+        self.counts: Counter[Hashable] = Counter()
+        self._shapes: set[Hashable] = set()
+        self._weights: Counter[Hashable] = Counter()
+
+    def _adds(self, place: Place[Asked]) -> float:
+        return place.weight + (0.0 if place.shape in self._shapes else place.begins)
+
+    def has_room(self, place: Place[Asked]) -> bool:
+        """May this one be added? The first may, whatever it weighs."""
+        own, whole = self._weights[place.who], self._weights.total()
+        adds = self._adds(place)
+        heavy = own + adds > self._share(place.who) or whole + adds > MAX_WEIGHT
+        return not (heavy and self.taken) and self.counts[place.who] < MAX_EACH
+
+    def take(self, place: Place[Asked]) -> None:
+        """Add it."""
+        self._weights[place.who] += self._adds(place)  # type: ignore[assignment]
+        self._shapes.add(place.shape)
+        self.counts[place.who] += 1
+        self.taken.append(place)
 
 
 class Line(Generic[Asked]):
@@ -128,35 +158,35 @@ class Line(Generic[Asked]):
             del self._kinds[kind]
 
     def batch(self) -> list[Place[Asked]]:
-        """The next batch: of one kind, persons in turn, each with so many at most."""
+        """The next batch: of one kind, persons in turn, each with so many at most.
+
+        Plain questions go along with what is dearer, as far as there is room: they would wait for
+        it all the same, and for their own slot after it.
+        """
         self._batches += 1
         kind, waiting = self._next()
         self._kinds[kind] = waiting
         self._taken[kind] = self._batches
-        taken: list[Place[Asked]] = []
-        shapes: set[Hashable] = set()
-        weights: dict[Hashable, float] = {}
-        counts: dict[Hashable, int] = {}
+        filling: _Filling[Asked] = _Filling(self._share)
+        for each in dict.fromkeys((kind, PLAIN)):
+            self._fill(filling, each)
+        self._note(filling.counts)
+        return filling.taken
+
+    def _fill(self, batch: _Filling[Asked], kind: str) -> None:
+        """Take those of this kind, one of each person in turn."""
         full: set[Hashable] = set()
-        while len(taken) < MAX_BATCH and kind in self._kinds:
+        while len(batch.taken) < MAX_BATCH and kind in self._kinds:
             persons = self._kinds[kind]
             who = next((w for w in persons if w not in full), None)
             if who is None:
                 break
-            place, own = persons[who][0], weights.get(who, 0.0)
-            whole = sum(weights.values())
-            adds = place.weight + (0.0 if place.shape in shapes else place.begins)
-            heavy = own + adds > self._share(who) or whole + adds > MAX_WEIGHT
-            if (heavy and taken) or counts.get(who, 0) == MAX_EACH:
+            if not batch.has_room(persons[who][0]):
                 full.add(who)
                 continue
-            taken.append(persons[who].popleft())
-            shapes.add(place.shape)
-            weights[who], counts[who] = own + adds, counts.get(who, 0) + 1
+            batch.take(persons[who].popleft())
             persons.move_to_end(who)
             self._tidy(kind, who)
-        self._note(counts)
-        return taken
 
     def _next(self) -> tuple[str, OrderedDict[Hashable, deque[Place[Asked]]]]:
         """The kind of the next batch, and who waits with such, the longest unanswered first.

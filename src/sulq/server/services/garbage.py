@@ -3,7 +3,9 @@
 Whenever enough was made, Python looks through all that is there for what only refers to itself.
 With a server's hundred thousands of objects that takes longer than a slot, and whose batch it
 hits is late. So a process that serves does it itself, at moments in which no batch reads rows, and
-sets aside what is left each time: what is new since then takes milliseconds to look through.
+sets aside what is left once that is much: what is new since then is looked through in milliseconds.
+What is under way is not worth setting aside: a connection that is closed later refers to itself,
+and is let go only when everything is looked through, which takes up to a second.
 """
 
 from __future__ import annotations
@@ -16,8 +18,9 @@ from collections.abc import Callable
 NEVER = 1_000_000_000  # for Python to look through everything by itself
 ENOUGH = 3  # times that what is young was looked through, after which all that is new is
 LOOK_SECONDS = 0.25
+MUCH = 15_000  # objects that are left, which take about two milliseconds each time
 WHOLE_SECONDS = 600.0  # after which everything is looked through, while nobody asks,
-TOO_MUCH = 1_000_000  # or if so many more objects are set aside than at first
+TOO_MUCH = 10_000_000  # or when so many were set aside, of which most are gone by then
 
 
 class Garbage:
@@ -51,7 +54,7 @@ class Garbage:
         """Look through what is new, if there is enough; in the event loop, between batches.
 
         What was set aside is counted here: `gc.get_freeze_count` walks through all of it, which
-        takes longer than a slot. Much of it is gone by the time that everything is looked through.
+        takes longer than a slot.
         """
         if not self.due:
             return
@@ -59,8 +62,10 @@ class Garbage:
             self._all()
         else:
             gc.collect()
-            self._aside += len(gc.get_objects(generation=2))
-            gc.freeze()
+            left = len(gc.get_objects(generation=2))
+            if left > MUCH:
+                self._aside += left
+                gc.freeze()
 
     async def watch(self, reading: Callable[[], bool], busy: Callable[[], bool]) -> None:
         """Tidy while no batch reads rows, for ever; now and then everything, while nobody asks."""

@@ -3,7 +3,8 @@
 The rows are made up from the schema alone, in a file of the same kind and as many as there are (or
 a sample, what more take being in proportion), with texts of some length. So what is measured says
 nothing of the rows. Questions alike but for their numbers are measured a few times in all, and the
-quickest counts: what another program was doing just then is not part of it.
+quickest counts: what another program was doing just then is not part of it. While somebody sends
+too much, a question is measured by itself only, and again now and then until nobody does.
 """
 
 from __future__ import annotations
@@ -38,7 +39,8 @@ if TYPE_CHECKING:
 
 DRAWN = 100_000  # rows; more are these again,
 SAMPLE = 1_000_000  # up to so many
-TRIES = 4  # of which the quickest counts
+TRIES = 4  # of which the quickest counts, and the last of them at a moment that is not busy:
+AGAIN_SECONDS = 0.25  # until there is one, it is tried again so often at most
 TEXT_LETTERS = 64  # of a text whose longest is not declared
 BATCH = 8  # questions
 MORE = 7  # questions like the one that is measured,
@@ -156,6 +158,7 @@ class Shape:
     alone: float  # seconds, by itself
     more: float | None = None  # seconds that one adds to the scan of others, if measured
     tries: int = 0
+    after: float = 0.0  # the moment before which it is not tried again
 
 
 class ScanTimes:
@@ -173,14 +176,17 @@ class ScanTimes:
         """What batches take now."""
         return self._made().pace()
 
-    def work(self, question: Question) -> Work:
-        """What a question takes: measured now, if those like it were not often enough before."""
+    def work(self, question: Question, *, busy: bool = False) -> Work:
+        """What a question takes: measured now, if those like it were not often enough before.
+
+        What is measured at a busy moment does not settle it.
+        """
         text = "\n".join(checked.text for checked in question.checked)
         name = sha256(NUMBER.sub("0", text).encode()).digest()
         with self._lock:
             shape = self._shapes.get(name, Shape(self._most))
-        if shape.tries < TRIES:
-            shape = self._tried(shape, question)
+        if shape.tries < TRIES and time.monotonic() >= shape.after:
+            shape = self._tried(shape, question, busy)
             with self._lock:
                 self._shapes[name] = shape
                 self._shapes.move_to_end(name)
@@ -192,16 +198,19 @@ class ScanTimes:
         more = None if shape.more is None else shape.more + programs
         return Work(shape.alone + programs, question.numbers, kernel, more, name)
 
-    def _tried(self, shape: Shape, question: Question) -> Shape:
+    def _tried(self, shape: Shape, question: Question, busy: bool) -> Shape:
         """Measured once more: by itself, and with others like it if that does not take long."""
         rows = self._made()
         alone = min(shape.alone, rows.seconds([question], self._most))
-        more = shape.more
+        more, tries = shape.more, shape.tries + 1
+        if busy:
+            after = time.monotonic() + AGAIN_SECONDS if tries >= TRIES else 0.0
+            return Shape(alone, more, min(tries, TRIES - 1), after)
         if alone <= CHEAP_SECONDS and any(alike(c, 1) for c in question.checked):
             together = rows.seconds([question], self._most, MORE)
             adds = min(max((together - alone) / MORE, LEAST_SHARE * alone), alone)
             more = adds if more is None else min(more, adds)
-        return Shape(alone, more, shape.tries + 1)
+        return Shape(alone, more, tries)
 
     def seconds(self, questions: Sequence[Question]) -> float:
         """How long reading made-up rows for all of these takes now."""
