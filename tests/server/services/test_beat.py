@@ -375,7 +375,7 @@ def test_dear_questions_have_batches_of_their_own_and_take_turns_with_cheap_ones
 def test_plain_questions_go_along_with_a_dear_one(monkeypatch, along):
     """They would wait for it, and for a slot of their own after it."""
     if not along:
-        monkeypatch.setattr(beats, "PLAIN", None)
+        monkeypatch.setattr(beats, "DEAR", None)
     made = line(*(("bob", "dear", 40.0, f"d{i}") for i in range(3)))
     loop = asyncio.new_event_loop()
     found = []
@@ -384,10 +384,23 @@ def test_plain_questions_go_along_with_a_dear_one(monkeypatch, along):
             made.add(Place("anna", "plain", 1.0, "anna's", loop.create_future()))
         found.append(batch(made))
     loop.close()
-    theirs = [f"d{i}" for i in range(2)]
+    theirs = ["d0", "d1"]
     assert [asked for asked in found if asked != ["anna's"]] == [
         [one, "anna's"] if along else [one] for one in theirs
     ]
+
+
+def test_none_go_along_with_what_is_computed_row_by_row():
+    """They would be computed so too, which takes far longer than a scan."""
+    made = line(("b", "kernel", 3.0, "k0"), ("b", "kernel", 3.0, "k1"))
+    assert batch(made) == ["k0", "k1"]
+    made = line(*(("b", "kernel", 40.0, f"k{i}") for i in range(9)))
+    loop = asyncio.new_event_loop()
+    for _ in range(8):
+        if not any("anna" in waiting for waiting in made._kinds.values()):
+            made.add(Place("anna", "plain", 1.0, "anna's", loop.create_future()))
+        assert len(batch(made)) == 1
+    loop.close()
 
 
 def test_what_goes_along_makes_no_batch_heavier_than_others():

@@ -24,7 +24,7 @@ from dataclasses import dataclass, field
 from typing import Any, Generic, TypeVar
 
 from sulq.errors import Late, LimitReached
-from sulq.server.services.slots import PLAIN
+from sulq.server.services.slots import DEAR, PLAIN
 from sulq.server.services.windows import Clock, Window
 
 MAX_BATCH = 32  # questions
@@ -160,16 +160,18 @@ class Line(Generic[Asked]):
     def batch(self) -> list[Place[Asked]]:
         """The next batch: of one kind, persons in turn, each with so many at most.
 
-        Plain questions go along with what is dearer, as far as there is room: they would wait for
-        it all the same, and for their own slot after it.
+        Plain questions go along with dear ones, as far as there is room: they would wait for these
+        all the same, and for their own slot after that. What is computed row by row is not read in
+        the scan that they are.
         """
         self._batches += 1
         kind, waiting = self._next()
         self._kinds[kind] = waiting
         self._taken[kind] = self._batches
         filling: _Filling[Asked] = _Filling(self._share)
-        for each in dict.fromkeys((kind, PLAIN)):
-            self._fill(filling, each)
+        self._fill(filling, kind)
+        if kind == DEAR:
+            self._fill(filling, PLAIN)
         self._note(filling.counts)
         return filling.taken
 
