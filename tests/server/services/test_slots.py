@@ -172,6 +172,6 @@ def test_the_random_delay_comes_on_top(tmp_path, monkeypatch):
     waited = []
     monkeypatch.setattr(answers, "random_delay", lambda seconds, *_: waited.append(seconds) or 0.0)
     instance = made(tmp_path / "instance")
-    with instance.serving(padding=True, deadline_seconds=0.1, random_delay=True) as served:
+    with instance.serving(padding=True, deadline_seconds=1.0, random_delay=True) as served:
         assert served.ask("secret").status == 200
-    assert waited == [0.1]
+    assert waited == [1.0]
