@@ -42,7 +42,6 @@ IN_CONTROL = [  # what takes time of a server; what does not is no flood even to
     "1,000 questions", OPEN_LOOP,
     *(f"300 connections, {route}" for route in ("ask", "price", "sql", "estimate", "answers")),
 ]  # fmt: skip
-MOMENT = 0.02  # seconds more for nine of ten of them: what else a machine does
 NO_LIMITS = {
     "SULQ_SERVER_RATE": "1e6", "SULQ_SERVER_BURST": "1000000", "SULQ_SERVER_AT_ONCE": "100000",
     "SULQ_SERVER_QUEUE": "100000",
@@ -113,7 +112,7 @@ class Seen:
         found = {
             "late": self.heard != {"reply"},
             "median": median > most,
-            "nine of ten": self.taken[int(0.9 * len(self.taken))] > most + MOMENT,
+            "nine of ten": self.taken[int(0.9 * len(self.taken))] > most,
             "health": max(self.healths) >= 1.0,
         }
         return [what for what, bad in found.items() if bad]
@@ -146,7 +145,7 @@ def seen(instance, what, many, capsys):
 @in_soak
 @pytest.mark.parametrize("what", FLOODS)
 def test_a_flood_delays_others_by_two_beats_at_most(shipped, what, capsys):
-    """The median by no more than that, nine of ten by a moment more; none is late."""
+    """Nine of ten by no more than that, and none is late."""
     found = seen(shipped, what, ASKED, capsys)
     assert found.wrong() == []
     if what == OPEN_LOOP:

@@ -1,6 +1,9 @@
 """Memory is tidied between batches, and what is set aside is not looked through again."""
 
 import gc
+import sys
+import threading
+import time
 import weakref
 
 import pytest
@@ -84,37 +87,92 @@ def test_what_is_new_is_tidied_when_there_is_enough(begun, collected):
 def test_what_is_under_way_is_not_set_aside(begun, monkeypatch):
     """A connection that is closed later goes the next time, not with everything else."""
     monkeypatch.setattr(garbage, "ENOUGH", 0)
+    begun.tidy()
+    aside = gc.get_freeze_count()
     ring = Ring()
     gone = weakref.ref(ring)
     begun.tidy()
     del ring
     begun.tidy()
     assert gone() is None
-    assert begun._aside == 0
+    assert gc.get_freeze_count() == aside
 
 
-def test_when_too_much_was_set_aside_everything_is_looked_through(begun, monkeypatch):
+def test_when_there_is_too_much_everything_is_looked_through(begun, monkeypatch):
     """What was set aside and is of no use any more goes then, and only then."""
     monkeypatch.setattr(garbage, "ENOUGH", 0)
-    monkeypatch.setattr(garbage, "MUCH", 0)
     ring = Ring()
     gone = weakref.ref(ring)
+    kept = made_many()
     begun.tidy()
-    del ring
+    del ring, kept
     begun.tidy()
     assert gone() is not None
-    monkeypatch.setattr(garbage, "TOO_MUCH", -1)
+    monkeypatch.setattr(garbage, "TOO_MUCH", -(10**9))
     begun.tidy()
     assert gone() is None
+
+
+def test_much_that_came_and_went_is_not_too_much(begun, monkeypatch):
+    """What counts is what is there, not how often something was set aside."""
+    monkeypatch.setattr(garbage, "TOO_MUCH", 2_000_000)
+    for _ in range(6):
+        kept = made_many()
+        begun.tidy()
+        del kept
+    whole = begun._whole
+    begun.tidy()
+    assert begun._whole == whole
 
 
 def test_what_is_set_aside_is_not_counted_anew(begun, monkeypatch):
     """Python counts it by walking through all of it: tens of milliseconds in a server."""
     monkeypatch.setattr(garbage, "ENOUGH", 0)
     monkeypatch.setattr(gc, "get_freeze_count", None)
-    kept = made_many()
+    last, kept = begun._last, made_many()
     begun.tidy()
-    assert begun._aside >= len(kept)
-    monkeypatch.setattr(garbage, "TOO_MUCH", len(kept) - 1)
-    begun.tidy()
-    assert begun._aside == 0
+    assert begun._last - last > len(kept)
+
+
+def tuples_beside(tidy, times):
+    """What threads hear that make tuples of generators while memory is tidied, over and over."""
+    ended, heard, made = threading.Event(), set(), []
+
+    def work():
+        while not ended.is_set():
+            try:
+                made[:] = tuple([i] for i in range(30))
+            except SystemError as error:
+                heard.add(type(error))
+
+    before = sys.getswitchinterval()
+    sys.setswitchinterval(1e-5)
+    threads = [threading.Thread(target=work) for _ in range(2)]
+    try:
+        for thread in threads:
+            thread.start()
+        end = time.monotonic() + 20
+        kept = []
+        for _ in range(times):
+            kept.append([[i] for i in range(3_000)])
+            tidy()
+            if heard or time.monotonic() > end:
+                break
+    finally:
+        ended.set()
+        for thread in threads:
+            thread.join()
+        sys.setswitchinterval(before)
+    return heard
+
+
+def test_tidying_breaks_nothing_that_other_threads_make(begun, monkeypatch):
+    """They made their tuples of the same objects that it looked through: a question failed."""
+    monkeypatch.setattr(garbage, "ENOUGH", 0)
+    monkeypatch.setattr(garbage, "MUCH", 10**9)
+    assert tuples_beside(begun.tidy, 40) == set()
+
+
+def test_control_a_list_of_all_objects_does():
+    """As objects were counted for a day."""
+    assert tuples_beside(lambda: len(gc.get_objects(generation=2)), 1000) == {SystemError}

@@ -12,15 +12,16 @@ from __future__ import annotations
 
 import asyncio
 import gc
+import sys
 import time
 from collections.abc import Callable
 
 NEVER = 1_000_000_000  # for Python to look through everything by itself
 ENOUGH = 3  # times that what is young was looked through, after which all that is new is
 LOOK_SECONDS = 0.25
-MUCH = 15_000  # objects that are left, which take about two milliseconds each time
+MUCH = 50_000  # blocks of memory that are left, of some two milliseconds to look through
 WHOLE_SECONDS = 600.0  # after which everything is looked through, while nobody asks,
-TOO_MUCH = 10_000_000  # or when so many were set aside, of which most are gone by then
+TOO_MUCH = 4_000_000  # or if there are so many blocks more than then: some 400 MB
 
 
 class Garbage:
@@ -30,7 +31,8 @@ class Garbage:
         self._begun = False
         self._thresholds = gc.get_threshold()
         self._whole = 0.0  # when everything was looked through,
-        self._aside = 0  # and how much was set aside since then
+        self._first = 0  # and how many blocks of memory there were then,
+        self._last = 0  # or when something was set aside
 
     @property
     def due(self) -> bool:
@@ -53,19 +55,20 @@ class Garbage:
     def tidy(self) -> None:
         """Look through what is new, if there is enough; in the event loop, between batches.
 
-        What was set aside is counted here: `gc.get_freeze_count` walks through all of it, which
-        takes longer than a slot.
+        What is left is counted in blocks of memory, of Python's own account. To count objects it
+        walks through all that are set aside, which takes longer than a slot; and a list of objects
+        (gc.get_objects) breaks what other threads are just making: a tuple of a generator fails.
         """
         if not self.due:
             return
-        if self._aside > TOO_MUCH:
+        if sys.getallocatedblocks() - self._first > TOO_MUCH:
             self._all()
-        else:
-            gc.collect()
-            left = len(gc.get_objects(generation=2))
-            if left > MUCH:
-                self._aside += left
-                gc.freeze()
+            return
+        gc.collect()
+        blocks = sys.getallocatedblocks()
+        if blocks - self._last > MUCH:
+            gc.freeze()
+            self._last = blocks
 
     async def watch(self, reading: Callable[[], bool], busy: Callable[[], bool]) -> None:
         """Tidy while no batch reads rows, for ever; now and then everything, while nobody asks."""
@@ -85,4 +88,5 @@ class Garbage:
         gc.unfreeze()
         gc.collect()
         gc.freeze()
-        self._whole, self._aside = time.monotonic(), 0
+        self._whole = time.monotonic()
+        self._first = self._last = sys.getallocatedblocks()
