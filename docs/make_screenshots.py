@@ -34,7 +34,7 @@ from sulq.server.services.settings import Settings
 PICTURES = Path(__file__).parent / "pictures"
 WIDTHS = {"": 1280, "-narrow": 390}
 TALLEST = 1700  # pixels of a picture
-COLOURS = 128
+COLOURS = 256
 D = "/console/datasets/people"
 QUESTIONS = (
     "select region, count(*), avg(income) from people group by region",
@@ -52,6 +52,7 @@ def served(folder: Path) -> Iterator[tuple[str, dict[str, str]]]:
     """A server with the demo's people, an owner and an analyst; their sign-in links."""
     begin(folder, "anna")
     pq.write_table(demo_data.people(), folder / "data" / "people.parquet")
+    pq.write_table(demo_data.people().slice(50_000), folder / "data" / "survey.parquet")
     wide = {f"measurement_{i:03}": pa.array([0.5]) for i in range(200)}
     pq.write_table(pa.table(wide), folder / "data" / "laboratory.parquet")
     settings = Settings.load(folder, port=0)
@@ -99,7 +100,7 @@ def void(_: Any) -> None:
     """Nothing to see."""
 
 
-def columns(page: Page, file: str = "people.parquet") -> None:
+def columns(page: Page, file: str = "survey.parquet") -> None:
     """A first draft."""
     page.goto(f"/console/new/columns?source={file}&name=survey")
     page.get_by_role("button", name="On to the promise").wait_for()
@@ -315,18 +316,18 @@ ANALYST: dict[str, Walk] = {
     "crosstab": crossed,
     "menu": menu,
     "board-form": on_a_board,
-    "boards": at(f"{D}/boards"),
     "board": boarded,
+    "boards": at(f"{D}/boards"),
     "guided": at(f"{D}/guided"),
     "rehearse": rehearsed,
     "answers": at(f"{D}/answers"),
     "charge": charged,
-    "models": at(f"{D}/models"),
     "model-form": at(f"{D}/models/new/KMeans"),
     "pca": lambda page: learned(page, "PCA", ["age", "income"]),
     "kmeans": lambda page: learned(page, "KMeans", ["age", "income"]),
     "tree": lambda page: learned(page, "ID3", ["age", "education", "smoker"], "disease"),
     "regression": lambda page: learned(page, "LinearRegression", ["age", "smoker"], "income"),
+    "models": at(f"{D}/models"),
     "account": at("/console/account"),
     "replace": at("/console/account/replace"),
     "missing": at("/console/datasets/nobody"),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import sys
 from xml.etree import ElementTree
 
@@ -14,7 +15,7 @@ from learn.data import blobs, columns_of, low_rank, schema, table
 
 import sulq
 from sulq.learn import PCA, SVD, KMeans, LinearRegression
-from sulq.learn.model_pictures import give_or_take
+from sulq.learn.model_pictures import give_or_take, in_rows
 
 
 @pytest.fixture(scope="module")
@@ -33,6 +34,13 @@ def clusters(**settings):
     X, _ = blobs(2000)
     db = opened(table(X), schema(3), epsilon=20.0, **settings)
     return KMeans(3, budget=100).fit(db, columns=columns_of(3)), db
+
+
+def test_an_intercept_is_where_a_line_starts(line):
+    """Not a change for one more of anything: it stands in the caption, columns in the rows."""
+    found = in_rows(line)
+    assert [row[0] for row in found.rows] == list(line.columns_)
+    assert re.search(r"; starts from -?[\d.,]+ ± [\d.,]+ where every column is 0", found.caption)
 
 
 # --- what they show -----------------------------------------------------------------------

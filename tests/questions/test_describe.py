@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from fractions import Fraction
+
 import pytest
 
 from sulq.questions.check import check
-from sulq.questions.describe import parts_of, query_of, readable
+from sulq.questions.describe import groups_in, parts_of, query_of, readable
 from sulq.values.query import Bins, Blocks, Leaf, Mean, NearestCentre, Query, Rows, Sums, Terms
 from sulq.values.schema import Schema
 
@@ -93,6 +95,8 @@ def test_a_question_can_be_rebuilt(query, where):
         (Query(by=Bins("age", [0, 10, 120])), "count by age in 2 bins from 0 to 120"),
         (Query(by=("region", "smoker")), "count by region and smoker"),
         (Query(error=50), "count within 50"),
+        (Query(error=Fraction("72.588")), "count within 72.6"),
+        (Query(error=Fraction("12345.6")), "count within 12,346"),
         (Query(by=Blocks(3, 1000)), "count by 1,000 blocks (seed 3)"),
         (Query(rows=Rows.sample(3, 0.1)), "count over a seeded sample of 0.1 of the rows"),
         (
@@ -144,3 +148,11 @@ def test_no_question_speaks_to_a_terminal_or_breaks_a_line(letter):
     code = letter.encode("unicode_escape").decode()
     assert said == f"count where name = 'a{code}[2J{code}## Checked'"
     assert said.isprintable()
+
+
+def test_groups_have_the_names_of_their_columns():
+    """Bins by their column, several with commas; none for what has no groups or is no question."""
+    assert groups_in(stored(Query(by=Bins("age", [0, 10, 120])))) == ["age"]
+    assert groups_in(stored(Query(by=("region", "smoker")))) == ["region, smoker"]
+    assert groups_in(stored(Query())) == [""]
+    assert groups_in("nonsense") == []

@@ -202,7 +202,10 @@ def _over(model: Any, behind: Counted, width: float) -> Figure:
         for n, (c, s) in enumerate(zip(model.cluster_centers_, model.center_stds_, strict=True))
     ]
     title = f"Centres by {first} (across) and {second} (up)"
-    caption = f"{title}, with 95% intervals of the noise, over noisy counts."
+    caption = (
+        f"{title}, over noisy counts, with 95% intervals of the noise (smaller than the dots where "
+        "none shows)."
+    )
     return scatter("centres", title, points, cells, (first, second), width=width, caption=caption)
 
 
@@ -301,7 +304,7 @@ def coefficients(model: Any, width: float = SHEET, level: float = 0.95) -> list[
         Bar(column, x, x - r, x + r)
         for column, x, r in zip(model.columns_, effects.tolist(), reach.tolist(), strict=True)
     ]
-    title = "Change of the label from a column's low to its high end"
+    title = "Change of what is predicted from a column's low to its high end"
     caption = f"{title}, with {level:.0%} intervals of the noise."
     return [dots("coefficients", title, found, width=width, caption=caption)]
 
@@ -327,10 +330,12 @@ def _coefficient_rows(model: Any) -> Rows:
     for name, value, std, width in found:
         whole = plus_minus(float(value * width), float(z * std * width))
         rows.append([name, plus_minus(float(value), float(z * std)), whole])
-    rows.append(["intercept", plus_minus(float(model.intercept_), z * model.intercept_std_), ""])
     heads = ["Column", "Change for one more", "Change over its whole range"]
+    start = plus_minus(float(model.intercept_), z * model.intercept_std_)
+    start = f"; starts from {start} where every column is 0"
     ridge = f"; shrunk by a ridge of {model.alpha_:.3g}" if model.alpha_ else ""
-    return Rows(f"Coefficients, with the 95% interval of the noise alone{ridge}", heads, rows)
+    words = f"Coefficients, with the 95% interval of the noise alone{start}{ridge}"
+    return Rows(words, heads, rows)
 
 
 # --- what columns tell --------------------------------------------------------------------

@@ -101,8 +101,13 @@ def _sentence(body: dict[str, Any]) -> str:
     if "per_person" in body:
         parts.append(_per_person(body["per_person"]))
     if body.get("error"):
-        parts.append(f"within {float(Fraction(body['error'])):,.6g}")
+        parts.append(f"within {_three_figures(float(Fraction(body['error'])))}")
     return " ".join(parts)
+
+
+def _three_figures(error: float) -> str:
+    """72.6 or 12,346: three figures, and all of those before the point."""
+    return f"{error:,.0f}" if error >= 1000 else f"{error:.3g}"
 
 
 def _per_person(body: dict[str, Any]) -> str:
@@ -152,6 +157,20 @@ def _axis_words(axis: Any) -> str:
     if "blocks" in axis:
         return f"{axis['blocks']:,} blocks (seed {axis['seed']})"
     return next(words for name, words in AXES.items() if name in axis)
+
+
+def groups_in(canonical: str) -> list[str]:
+    """What each part of a question is grouped by, in words; "" where that cannot be told."""
+    try:
+        return [", ".join(map(_axis_name, part.get("by") or ())) for part in parts_of(canonical)]
+    except UNREADABLE:
+        return []
+
+
+def _axis_name(axis: Any) -> str:
+    """A column by its name, whatever its bins."""
+    binned = isinstance(axis, dict) and "bins" in axis
+    return _said(axis["bins"]) if binned else _axis_words(axis)
 
 
 # ---- queries --------------------------------------------------------------------------------

@@ -7,7 +7,9 @@ import importlib
 import socket
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from functools import partial
 
+from fastapi import FastAPI
 from starlette.applications import Starlette
 from starlette.requests import Request
 from starlette.responses import RedirectResponse, Response
@@ -49,17 +51,11 @@ def make_app(
     if postgres is not None:
         listener = Listener(services, gate, postgres, tls_context(settings))
 
-    def begin() -> None:
-        """Open the datasets, and make what would hold others up when it is asked for first."""
-        services.datasets.open_all()
-        for name in LOADED_AT_START:
-            importlib.import_module(name)
-        routes.openapi()
-
     quiet = Quiet(services.datasets, lambda: not services.answers.quiet)
 
     @asynccontextmanager
     async def lifespan(app: Starlette) -> AsyncIterator[None]:
+        begin = partial(_begin, services, routes)
         opening = services.answers.start(begin)  # no question waits for it
         services.readiness.start(opening)
         console.start()
@@ -95,6 +91,14 @@ def make_app(
     made.state.api, made.state.gate = routes, gate
     made.state.stop = stop
     return made
+
+
+def _begin(services: Services, routes: FastAPI) -> None:
+    """Open the datasets, and make what would hold others up when it is asked for first."""
+    services.datasets.open_all()
+    for name in LOADED_AT_START:
+        importlib.import_module(name)
+    routes.openapi()
 
 
 async def _home(request: Request) -> Response:

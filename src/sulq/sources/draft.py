@@ -78,6 +78,23 @@ def stored_types(source: Source) -> dict[str, str | None]:
     return {row[0]: row[1] for row in rows}
 
 
+def stored_rows(source: Source) -> int | None:
+    """How many rows Parquet's own metadata says there are; None of what would have to be read."""
+    if source.kind != "parquet":
+        return None
+    import duckdb
+
+    counted = "SELECT sum(num_rows) FROM parquet_file_metadata(?)"
+    try:
+        with duckdb.connect() as connection:
+            ((found,),) = connection.execute(
+                counted, [[str(file) for file in files_of(source)]]
+            ).fetchall()
+    except duckdb.Error:
+        return None
+    return None if found is None else int(found)
+
+
 def only_table(connection: object, source: Source) -> str:
     """The table that is meant of a DuckDB file, quoted."""
     if source.kind == "store":

@@ -117,7 +117,7 @@ def read(page):
     page.get_by_label("Search").fill("age")
     page.get_by_role("button", name="Search").click()
     expect(page.get_by_text("1 entry that fit")).to_be_visible()
-    page.get_by_label("Who").select_option("zoe")
+    page.get_by_label("Analyst").select_option("zoe")
     page.get_by_label("Search").fill("no such thing")
     page.get_by_role("button", name="Search").click()
     expect(page.get_by_text("Nothing fits.")).to_be_visible()

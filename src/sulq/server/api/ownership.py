@@ -97,28 +97,31 @@ async def remove_file(caller: WholeOwner, file: str) -> Response:
 
 @route("POST /draft", "A first draft of a schema", replies.DraftReply)
 async def draft(caller: WholeOwner, body: bodies.ToGuess) -> Response:
-    """Names and stored types. Bounds and categories are yours to say: no row is read.
+    """Names, stored types, and how many rows there are, where metadata says so.
+
+    Bounds and categories are yours to say: no row is read.
 
     With `guess`, the first rows of a CSV are read for a guess at types, for you to look at.
     """
     source = caller.services.sources.allowed(body.source, caller.person)
-    return reply({"columns": await caller.run(_drafted, source, body.table, body.guess)})
+    return reply(await caller.run(_drafted, source, body.table, body.guess))
 
 
-def _drafted(name: str, table: str | None, guess: bool) -> list[dict[str, Any]]:
-    from sulq.sources.draft import stored_types
+def _drafted(name: str, table: str | None, guess: bool) -> dict[str, Any]:
+    from sulq.sources.draft import stored_rows, stored_types
 
     source = open_source(name, table)
     stored = stored_types(source)
     path = source.path if guess and source.kind == "csv" else None
     guessed = {} if path is None else guessed_types(path)
-    return [
+    columns = [
         {
             "name": name, "stored": kind, "guessed": name in guessed,
             "type": guessed.get(name) if kind is None else kind_of(kind),
         }
         for name, kind in stored.items()
     ]  # fmt: skip
+    return {"columns": columns, "rows": stored_rows(source)}
 
 
 @route("POST /check", "What a schema would lose", replies.WarningsReply)

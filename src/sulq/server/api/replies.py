@@ -226,7 +226,11 @@ class DraftColumn(Reply):
     guessed: bool = Field(description="Is the type a guess from the first rows?")
 
 
-DraftReply = holding("DraftReply", "A first draft of a schema.", columns=list[DraftColumn])
+class DraftReply(Reply):
+    """A first draft of a schema."""
+
+    columns: list[DraftColumn]
+    rows: int | None = Field(description="As Parquet's metadata has it; null for other files.")
 
 
 class WarningsReply(Reply):

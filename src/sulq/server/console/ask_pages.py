@@ -19,12 +19,14 @@ from starlette.responses import JSONResponse, Response
 from sulq.client.database import RemoteDatabase, described
 from sulq.client.wire import at
 from sulq.errors import Late, NotFound, QueryNotAllowed, SulqError, in_queries
+from sulq.rehearsal_database import NOTE
 from sulq.server.console.dataset_pages import DatasetFacts, facts_of
 from sulq.server.console.definitions import in_the_box, pointed_at
 from sulq.server.console.pages import with_headers
 from sulq.server.console.question_form import (
     CONDITIONS,
     KINDS,
+    LABELS,
     TESTS,
     WORDS,
     FilledForm,
@@ -125,7 +127,7 @@ def _form(
         "ask.html" if sql else "guided.html", problem, facts=facts, name=facts.name,
         tab=tab or ("ask" if sql else "guided"), asked=asked, preview=preview, changed=changed,
         examples=examples(facts.name, schema), tables=tables(facts.name, schema),
-        tests=list(TESTS.items()),
+        tests=list(TESTS.items()), labels=LABELS,
         conditions=range(CONDITIONS), groupable=groupable(schema), groups=groups(schema),
         countable=countable(schema), offered=offered(schema), ranges=ranges(schema),
         words=WORDS, result=result, plain_name=plain_name, where=where,
@@ -280,5 +282,7 @@ async def rehearsed(here: PageContext) -> Response:
     db = described(here.wire(), facts.said)
     question, _ = await _priced(here, db, asked)  # refuses what the real table would not answer
     found = body_of(await here.run(here.console.rehearsals.answer, db, question))
+    note = found.get("note", "").removeprefix(NOTE).removeprefix("; ")  # the page says so itself
     python = asked.python(here.address, facts.name, facts.schema)
-    return _form(here, facts, asked, tab="rehearse", result=Result(shown(found), python))
+    result = Result(shown(found | {"note": note}), python)
+    return _form(here, facts, asked, tab="rehearse", result=result)

@@ -67,6 +67,7 @@ async def board(here: PageContext, price_micro: int | None = None) -> Response:
     return here.page(
         "board.html", name=facts.name, tab="boards", board=found, tiles=tiles, facts=facts,
         mine=found.person == here.principal.person.id, price_micro=price_micro,
+        explained=dict.fromkeys(line for t in tiles if t.shown for line in t.shown.explained),
         request=here.form.get("request") or secrets.token_hex(16),
     )  # fmt: skip
 

@@ -22,6 +22,7 @@ from sulq.server.console.forms import Form
 from sulq.server.console.promise_plan import chosen, planned, promise_of
 from sulq.server.console.request_context import PREFIX, PageContext, Pages
 from sulq.server.services import locations
+from sulq.server.services.allowed_sources import TAKEN
 from sulq.server.services.people import check_name
 from sulq.server.services.uploads import KINDS
 from sulq.values.schema import TYPES
@@ -103,7 +104,7 @@ async def draft(here: PageContext) -> Response:
 
 async def _drafted(here: PageContext) -> Response:
     found = await here.send("POST", "/v1/draft", _source(here) | {"guess": True})
-    return _editor(here, schemas.drafted(found["columns"]), fresh=True)
+    return _editor(here, schemas.drafted(found["columns"]), fresh=True, rows=found["rows"])
 
 
 @pages.post("/new/columns", again=rows)
@@ -120,7 +121,8 @@ async def columns(here: PageContext) -> Response:
             problem = error
     onward = here.form.has("onward") and problem is None
     if onward and schemas.check(filled).schema is not None:
-        return await _promise(here, lost=await _lost(here, filled))
+        lost, taken = await _lost(here, filled)
+        return await _promise(here, taken, lost)
     return _editor(here, filled, problem)
 
 
@@ -141,22 +143,26 @@ def _filled(here: PageContext) -> tuple[schemas.Typed, SulqError | None]:
     return schemas.typed(here.form), None
 
 
-async def _lost(here: PageContext, filled: schemas.Typed) -> list[str]:
+async def _lost(here: PageContext, filled: schemas.Typed) -> tuple[list[str], SulqError | None]:
     """A warning for each column of which nothing can be read as declared; or why none was sought.
 
-    For the owner, before anything is promised; who may go on all the same.
+    For the owner, before anything is promised; who may go on all the same, unless these rows are
+    in another dataset: that refusal would come again, and is given beside the warnings.
     """
     body = _source(here) | {"schema": schemas.said(filled)}
     try:
         found = await here.send("POST", "/v1/check", body)
     except SulqError as error:
-        return [f"The declarations were not checked against the rows: {error}"]
-    return [str(line) for line in found["warnings"]]
+        if TAKEN in str(error):
+            return [], error
+        return [f"The declarations were not checked against the rows: {error}"], None
+    return [str(line) for line in found["warnings"]], None
 
 
 def _editor(
-    here: PageContext, filled: schemas.Typed, problem: SulqError | None = None, fresh: bool = False
-) -> Response:
+    here: PageContext, filled: schemas.Typed, problem: SulqError | None = None,
+    fresh: bool = False, rows: int | None = None,
+) -> Response:  # fmt: skip
     said = carried(here)
     said["name"] = said["name"] or _name_of(said)
     values = editing(filled, here.form, fresh)
@@ -164,7 +170,7 @@ def _editor(
     wrong = bool(values["found"].wrong) and not fresh and not looked
     return here.page(
         "new-columns.html", problem, status=422 if wrong else 200, said=said, step=1, steps=STEPS,
-        shown=shown(said["source"]), **values,
+        shown=shown(said["source"]), rows=rows or here.form.get("rows"), **values,
     )  # fmt: skip
 
 
@@ -204,8 +210,9 @@ async def _promise(
     if found.schema is None:
         return _editor(here, filled)
     known = ("ledger", "changed", "promise")  # words of a refusal after which one may go on
+    stopped = TAKEN in str(problem)
     values = await planned(here, chosen(form), found.schema) | {
-        "again": any(word in str(problem).lower() for word in known),
+        "again": any(word in str(problem).lower() for word in known), "stopped": stopped,
         **{name: form.get(name) for name in ("refresh", "override", "group")},
         "lost": form.all("lost") if lost is None else lost,
     }  # fmt: skip

@@ -15,6 +15,7 @@ from sulq.client.database import promise_in
 from sulq.client.wire import at
 from sulq.errors import MICRO, NotFound, SulqError
 from sulq.privacy.promise import Promise
+from sulq.questions.describe import groups_in
 from sulq.server.console.model_jobs import Job
 from sulq.server.console.question_form import tables
 from sulq.server.console.request_context import PageContext, Pages
@@ -157,25 +158,32 @@ async def charge(here: PageContext) -> Response:
         here.record()
     if not found or found[0]["number"] != int(number):
         raise NotFound("there is no such answer of yours.")
-    told = [part for part in found[0]["answer"] or () if "refused" not in part]
-    parts = [shown(_table(part, found[0]), f"part-{i}") for i, part in enumerate(told)]
+    answer = found[0]["answer"] or ()
+    named = groups_in(found[0]["query"])
+    groups = named if len(named) == len(answer) else [""] * len(answer)
+    parts = [
+        shown(_table(part, group, found[0]), f"part-{i}")
+        for i, (part, group) in enumerate(zip(answer, groups, strict=True))
+        if "refused" not in part
+    ]
     return here.page(
         "charge.html", name=here.name, tab="answers", charge=found[0], parts_shown=parts
     )
 
 
-def _table(part: dict[str, Any], charge: dict[str, Any]) -> dict[str, Any]:
+def _table(part: dict[str, Any], group: str, charge: dict[str, Any]) -> dict[str, Any]:
     """A part of a stored answer in the shape of a table."""
-    alone = part["cells"] == ["all"]
-    columns, rows = [] if alone else ["cell"], []
+    alone, numbers = part["cells"] == ["all"], []
     for name in part["names"]:
-        columns += [name, f"{name}_low", f"{name}_high"]
+        numbers += [name, f"{name}_low", f"{name}_high"]
+    by = "group" if not group or group in numbers else group
+    columns, rows = [*([] if alone else [by]), *numbers], []
     for cell, values in zip(part["cells"], part["values"], strict=True):
-        row: dict[str, Any] = {"cell": cell}
+        row: dict[str, Any] = {by: cell}
         for name, value, reach in zip(part["names"], values, part["half_widths_95"], strict=True):
             row |= {name: value, f"{name}_low": value - reach, f"{name}_high": value + reach}
         rows.append(row)
     return {
-        "columns": columns, "by": [] if alone else ["cell"], "rows": rows,
+        "columns": columns, "by": [] if alone else [by], "rows": rows,
         "price_micro": charge["price"], "remaining_micro": charge["remaining"],
     }  # fmt: skip

@@ -233,7 +233,7 @@ def _value(column: Column, text: str, i: int) -> Any:
         return float("nan") if column.listed is None or column.type == "boolean" else None
     if column.type == "boolean":
         if text.lower() not in TRUTHS:
-            raise QueryNotAllowed(f"row {i + 1}, {column.name}: want yes or no.")
+            raise QueryNotAllowed(f"row {i + 1}, {column.name}: want True or False.")
         return float(TRUTHS[text.lower()])
     if column.values is not None:
         return next((v for v in column.values if str(v) == text), text)
@@ -271,7 +271,7 @@ def _sample(schema: Schema, columns: tuple[str, ...]) -> str:
         if column is None:
             out.append("")
         elif column.type == "boolean":
-            out.append("yes")
+            out.append("True")  # as a tree has it
         elif column.values is not None:
             out.append(str(column.values[0]))
         else:

@@ -20,7 +20,7 @@ from starlette.responses import Response
 from sulq.drawing.style import for_pages
 from sulq.errors import in_queries
 from sulq.privacy.chance import one_in
-from sulq.values.number_text import with_error
+from sulq.values.number_text import half_width, with_error
 
 POLICY = (
     "default-src 'none'; style-src 'self'; img-src 'self' data:; script-src 'self'; "
@@ -65,7 +65,7 @@ NOTICES = {
     "boarded": "It stands on your board.",
     "arranged": "Arranged.",
     "refreshed-board": "Asked again. What was asked before of the same rows was free.",
-    "gone": "The board is given up. Its answers stay.",
+    "gone": "The board is deleted. Its answers stay.",
     "seen": "Seen. Late answers are counted anew.",
 }
 
@@ -118,6 +118,7 @@ def environment() -> Environment:
         "queries": queries, "number": number, "thousands": thousands, "when": when,
         "wrapped": wrapped, "percent": percent, "rounded": rounded, "bytes": size,
         "seconds": seconds, "give_or_take": with_error, "sentences": sentences, "one_in": one_in,
+        "reach": reach,
     }  # fmt: skip
     made.globals |= {"png": find_spec("resvg_py") is not None}  # sulq[plot]
     made.globals |= {"asset": asset, "notices": NOTICES}
@@ -151,6 +152,11 @@ def number(value: Any) -> str:
 def rounded(value: float) -> str:
     """12,346 or 1.235: four digits, and all of those before the point."""
     return f"{value:,.0f}" if abs(value) >= 1000 else f"{value:.4g}"
+
+
+def reach(value: float) -> str:
+    """148 or 3.43: how far noise reaches, to the digits that answers have."""
+    return half_width(value).removeprefix("+/- ")
 
 
 def size(count: int) -> str:

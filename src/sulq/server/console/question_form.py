@@ -27,6 +27,10 @@ from sulq.values.schema import Column, Schema
 from sulq.values.star import Star
 
 KINDS = ("sql", "count", "mean", "sum", "median", "histogram", "crosstab")
+LABELS = {
+    "count": "How many", "mean": "Mean", "sum": "Sum", "median": "Median",
+    "histogram": "Histogram", "crosstab": "Table of two columns",
+}  # fmt: skip
 OF_NUMBERS = {"mean": "avg", "sum": "sum", "median": "median"}  # as SQL calls them
 CONDITIONS = 3
 TESTS = {
@@ -175,7 +179,8 @@ class FilledForm:
         if self.kind == "sql":
             return " ".join(self.get("sql").split())
         names = [self.get(n) for n in ("column", "other") if self.get(n)]
-        said = f"{self.kind} of {' by '.join(names)}" if names else self.kind
+        kind, between = ("table", " and ") if self.kind == "crosstab" else (self.kind, " by ")
+        said = f"{kind} of {between.join(names)}" if names else kind
         said += f" for each {self.get('group')}" if self.get("group") else ""
         tests = []
         for i in range(CONDITIONS):

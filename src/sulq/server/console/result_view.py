@@ -36,11 +36,12 @@ WHOLE, HALF, NARROW = 1040.0, 505.0, 320.0  # units of a chart alone, beside ano
 TALL = 20  # rows after which a table scrolls by itself
 SHADES = 8
 LEAST = 17.0  # units of a column with a name below it
+OTHER = "(other)"
 LARGE = 10_000.0  # an error of which three figures are read
 FORMULA = re.compile(r"[=@\t\r]|[+-](?![\d.])")  # what a spreadsheet would run
 NO_NAME = re.compile(r"[^a-z0-9]+")
 CHARTS = {
-    "matrix": "Matrix", "columns": "Columns", "bars": "Bars", "line": "Line", "table": "Table only"
+    "matrix": "Table", "columns": "Columns", "bars": "Bars", "line": "Line", "table": "Table only"
 }  # fmt: skip
 
 
@@ -130,8 +131,31 @@ class Shown:
 
     @property
     def choices(self) -> list[tuple[str, str]]:
-        """Kinds of charts and what they are called."""
-        return [(kind, CHARTS[kind]) for kind in self.kinds]
+        """Kinds of charts and what they are called: beside a table of two labels, a list of all."""
+        names = CHARTS | ({"table": "List"} if "matrix" in self.kinds else {})
+        return [(kind, names[kind]) for kind in self.kinds]
+
+    @property
+    def explained(self) -> list[str]:
+        """A sentence for each thing in it that looks odd to whoever sees it first."""
+        said = {OTHER: "(other): missing, or a value that was not declared."}
+        found = [words for label, words in said.items() if label in self._labels]
+        return found + ["Noise can take a small number below 0."] * self._below
+
+    @property
+    def _labels(self) -> set[str]:
+        across = {head for m in self.matrices for head in m.heads}
+        down = {label for m in self.matrices for label, _ in m.rows}
+        return across | down | {label for labels, _ in self.rows for label in labels}
+
+    @property
+    def _below(self) -> bool:
+        """Is a count among these numbers that is below 0?"""
+        counts = [i for i, name in enumerate(self.names) if name.startswith("count")]
+        found = [numbers[i] for _, numbers in self.rows for i in counts]
+        cells = [m.rows for m in self.matrices if m.name.startswith("count")]
+        found += [cell[0] for rows in cells for _, line in rows for cell in line if cell]
+        return any(number.text.startswith("-") for number in found)
 
 
 def body_of(found: Table | Answer) -> dict[str, Any]:
@@ -197,9 +221,11 @@ def _number(body: Mapping[str, Any], i: int, name: str) -> Number:
     text = with_interval(value, low, high).replace("+/-", "±")
     if _is_vague(body, i, name):
         return Number(too_noisy(low, high).replace("+/-", "±"), "", "")
-    digits = text.split(" ")[0].partition(".")[2]
-    ends = (f"{round(x, len(digits)) + 0.0:,.{len(digits)}f}" for x in (low, high))
-    return Number(text, *ends)
+    digits = len(text.split(" ")[0].partition(".")[2])
+    if " ± " in text:  # so that the ends are as far away as is said
+        value, reach = round(value, digits), round((high - low) / 2, digits)
+        low, high = value - reach, value + reach
+    return Number(text, *(f"{round(x, digits) + 0.0:,.{digits}f}" for x in (low, high)))
 
 
 def _rounded(value: float, low: float, high: float) -> tuple[float, float, float]:

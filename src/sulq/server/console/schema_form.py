@@ -23,6 +23,7 @@ from sulq.values.schema import MAX_CELLS, TYPES, Column, Schema
 LEFT_OUT = "leave out"
 MAX_COLUMNS = 1000  # that a form has room for
 MANY_CELLS = 1000
+LONG = 10_000  # from which on the thousands of a bound are set apart
 FEW = 5  # columns with the same remark, each by itself
 CARRIED = ("unit", "period", "lookups", "tables", "file")
 RANGED = ("integer", "number", "date", "timestamp")
@@ -205,9 +206,12 @@ def _unpacked(text: str) -> dict[str, Field]:
 
 
 def _text(value: Any) -> str:
-    """A bound as one would type it: 500000 for 500000.0."""
+    """A bound as pages show it: 500,000 for 500000.0. Years stay 2026."""
     whole = isinstance(value, float) and value.is_integer() and abs(value) < 2**53
-    return "" if value is None else str(int(value) if whole else value)
+    shown = int(value) if whole else value
+    if isinstance(shown, int) and abs(shown) >= LONG:
+        return f"{shown:,}"
+    return "" if shown is None else str(shown)
 
 
 def _listed(values: Iterable[Any]) -> str:

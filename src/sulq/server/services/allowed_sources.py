@@ -188,10 +188,13 @@ def _streamed(path: Path) -> Path:
     return path
 
 
+TAKEN = "these rows are in another dataset of this server already"
+
+
 def twice() -> Refused:
     """What an owner hears whose rows are in another dataset of theirs."""
     return Refused(
-        "these rows are in another dataset of this server already, and spending is kept there. "
+        f"{TAKEN}, and spending is kept there. "
         "Nothing was made.\nClose that dataset first; its ledger then goes on."
     )
 
