@@ -180,11 +180,11 @@ def test_a_server_told_to_stop_reads_nothing_more(tmp_path, monkeypatch):
     reading, go_on, read, came = threading.Event(), threading.Event(), [], threading.Semaphore(0)
     work, run, stop = ScanTimes.work, FairThreads.run, Answers.stop
 
-    def slow(self, question):
+    def slow(self, question, **known):
         read.append(question)
         reading.set()
         assert go_on.wait(60)
-        return work(self, question)
+        return work(self, question, **known)
 
     async def counted(self, *arguments):
         came.release()
