@@ -523,6 +523,61 @@ def test_the_next_batch_begins_when_the_time_of_the_scan_is_over():
     assert (first, second) == (pytest.approx(1.0), pytest.approx(1.8, abs=0.01))
 
 
+def failing_once(what):
+    """Raises when it is called first, and then does what it should."""
+    calls = []
+
+    def call(*arguments):
+        calls.append(arguments)
+        if len(calls) == 1:
+            raise RuntimeError("once")
+        return what(*arguments)
+
+    return call
+
+
+@pytest.mark.parametrize("where", ["_window", "_work"])
+def test_a_batch_that_cannot_begin_is_told_so_and_the_next_one_begins(where):
+    """Nobody is forgotten: neither who was in it nor who waits."""
+
+    async def main():
+        clock = FakeClock()
+        beat = beating(clock, [0.1] * 3)
+        beat._gather = quick_gather(clock)
+        setattr(beat, where, failing_once(getattr(beat, where)))
+        return await clock.drive(heard(clock, beat, 0.0, "a"), heard(clock, beat, 0.5, "b"))
+
+    async def heard(clock, beat, at, what):
+        await clock.until(at)
+        try:
+            return await beat.ask("bob", "plain", 1.0, what)
+        except RuntimeError as error:
+            return str(error)
+
+    def quick_gather(clock):
+        async def gather():
+            return clock.now()
+
+        return gather
+
+    assert asyncio.run(main()) == ["once", "answer to b"]
+
+
+def test_what_fails_between_batches_keeps_nobody_waiting():
+    """It is told to the event loop, which has a log."""
+    said = []
+
+    async def main():
+        asyncio.get_running_loop().set_exception_handler(lambda _, about: said.append(about))
+        clock = FakeClock()
+        beat = beating(clock, [0.1], between=failing_once(lambda: None))
+        return await clock.drive(asks(clock, beat, 0.0, "a"))
+
+    (found,) = asyncio.run(main())
+    assert found[0] == "answer to a"
+    assert [str(about["exception"]) for about in said] == ["once"]
+
+
 def test_a_full_queue_is_refused_and_waiting_ends():
     """Nobody waits for ever, and nobody's place is kept who has gone."""
 

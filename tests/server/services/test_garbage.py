@@ -70,7 +70,7 @@ def test_control_left_to_python_it_does(collected):
 
 
 def test_what_is_new_is_tidied_when_there_is_enough(begun, collected):
-    """Not before; and what is left is set aside if it is much."""
+    """Not before; and what is left is set aside, since it takes long to look through."""
     gone = weakref.ref(Ring())
     begun.tidy()
     assert not begun.due
@@ -87,6 +87,7 @@ def test_what_is_new_is_tidied_when_there_is_enough(begun, collected):
 def test_what_is_under_way_is_not_set_aside(begun, monkeypatch):
     """A connection that is closed later goes the next time, not with everything else."""
     monkeypatch.setattr(garbage, "ENOUGH", 0)
+    monkeypatch.setattr(garbage, "MUCH_SECONDS", 60.0)
     begun.tidy()
     aside = gc.get_freeze_count()
     ring = Ring()
@@ -98,14 +99,27 @@ def test_what_is_under_way_is_not_set_aside(begun, monkeypatch):
     assert gc.get_freeze_count() == aside
 
 
+def test_what_takes_long_is_set_aside_however_much_went_meanwhile(begun, monkeypatch):
+    """As many came as went: the memory is the same, and there is more and more to look through."""
+    monkeypatch.setattr(garbage, "ENOUGH", 0)
+    monkeypatch.setattr(garbage, "MUCH_SECONDS", -1.0)
+    kept = made_many()
+    begun.tidy()
+    aside = gc.get_freeze_count()
+    kept[:] = made_many()
+    begun.tidy()
+    assert gc.get_freeze_count() > aside - len(kept)
+    assert len(gc.get_objects(generation=2)) < len(kept)
+
+
 def test_when_there_is_too_much_everything_is_looked_through(begun, monkeypatch):
     """What was set aside and is of no use any more goes then, and only then."""
     monkeypatch.setattr(garbage, "ENOUGH", 0)
+    monkeypatch.setattr(garbage, "MUCH_SECONDS", -1.0)
     ring = Ring()
     gone = weakref.ref(ring)
-    kept = made_many()
     begun.tidy()
-    del ring, kept
+    del ring
     begun.tidy()
     assert gone() is not None
     monkeypatch.setattr(garbage, "TOO_MUCH", -(10**9))
@@ -116,11 +130,11 @@ def test_when_there_is_too_much_everything_is_looked_through(begun, monkeypatch)
 def test_much_that_came_and_went_is_not_too_much(begun, monkeypatch):
     """What counts is what is there, not how often something was set aside."""
     monkeypatch.setattr(garbage, "TOO_MUCH", 2_000_000)
+    whole = begun._whole
     for _ in range(6):
-        kept = made_many()
+        kept = [[[i]] for i in range(200_000)]
         begun.tidy()
         del kept
-    whole = begun._whole
     begun.tidy()
     assert begun._whole == whole
 
@@ -129,9 +143,8 @@ def test_what_is_set_aside_is_not_counted_anew(begun, monkeypatch):
     """Python counts it by walking through all of it: tens of milliseconds in a server."""
     monkeypatch.setattr(garbage, "ENOUGH", 0)
     monkeypatch.setattr(gc, "get_freeze_count", None)
-    last, kept = begun._last, made_many()
+    monkeypatch.setattr(garbage, "MUCH_SECONDS", -1.0)
     begun.tidy()
-    assert begun._last - last > len(kept)
 
 
 def tuples_beside(tidy, times):
@@ -169,7 +182,7 @@ def tuples_beside(tidy, times):
 def test_tidying_breaks_nothing_that_other_threads_make(begun, monkeypatch):
     """They made their tuples of the same objects that it looked through: a question failed."""
     monkeypatch.setattr(garbage, "ENOUGH", 0)
-    monkeypatch.setattr(garbage, "MUCH", 10**9)
+    monkeypatch.setattr(garbage, "MUCH_SECONDS", 60.0)
     assert tuples_beside(begun.tidy, 40) == set()
 
 

@@ -12,7 +12,7 @@ from server.clock import FakeClock
 from server.instance import made
 
 import sulq
-from sulq import Query
+from sulq import Bins, Blocks, Query, Rows
 from sulq.questions.alike import alike
 from sulq.server.services import scan_times, slots
 from sulq.server.services.answers import QUIET_SECONDS, Answers
@@ -99,6 +99,32 @@ def test_what_was_quickest_stays(db, monkeypatch):
     known = ScanTimes(Rows, 60.0)
     found = [known.work(db.question(Query(where=f"income > {10 + i}.5"))).scan for i in range(6)]
     assert found == [0.3, 0.1, 0.1, 0.1, 0.1, 0.1]
+
+
+def names(db, *queries):
+    """What the work of each is called."""
+    known = ScanTimes(lambda: Timed(*[0.1] * 4 * len(queries)), 60.0)
+    return [known.work(db.question(query)).shape for query in queries]
+
+
+def test_what_is_measured_with_few_cells_says_nothing_of_many(db):
+    """Else two blocks, asked first, would be what twenty thousand are thought to take."""
+    few, many, again, others = names(
+        db, *(Query(by=Blocks(seed, count)) for seed, count in ((1, 2), (1, 2000), (2, 2), (3, 3)))
+    )
+    assert few == again
+    assert len({few, many, others}) == 3
+    narrow, wide = names(db, *(Query(by=Bins("age", edges)) for edges in ([0, 9], [0, 5, 9])))
+    assert narrow != wide
+
+
+def test_nor_does_a_small_sample_say_anything_of_a_large_one(db):
+    """Of one seed or of several."""
+    rates = (0.001, 0.99, 0.001)
+    small, large, again = names(
+        db, *(Query(rows=Rows.sample(seed, rate)) for seed, rate in enumerate(rates))
+    )
+    assert small == again != large
 
 
 class Timed:

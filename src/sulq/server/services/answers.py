@@ -131,7 +131,7 @@ class Answers:
     @property
     def reading(self) -> bool:
         """Is it the time of any batch's scan?"""
-        return any(beats.paid.reading or beats.free.reading for beats in self._beats.values())
+        return any(b.paid.reading or b.free.reading for b in list(self._beats.values()))
 
     async def tidy(self, opening: Future[Any]) -> None:
         """Tidy the memory of this process between batches, once datasets are open, for ever."""

@@ -160,9 +160,9 @@ class Line(Generic[Asked]):
     def batch(self) -> list[Place[Asked]]:
         """The next batch: of one kind, persons in turn, each with so many at most.
 
-        Plain questions go along with dear ones, as far as there is room: they would wait for these
-        all the same, and for their own slot after that. What is computed row by row is not read in
-        the scan that they are.
+        Plain questions go along with dear ones, as far as there is room, in place of waiting for
+        these and for their own slot after that. What is computed row by row is not read in the
+        scan that they are.
         """
         self._batches += 1
         kind, waiting = self._next()
@@ -316,14 +316,28 @@ class Beat(Generic[Asked]):
     async def _run(self) -> None:
         try:
             while self._line:
-                doing = self._between()
-                if doing is not None:
-                    await asyncio.wait({doing})
+                await self._do_between()
                 start = await self._gather()
-                if self._line:
-                    await self._answer(self._line.batch(), start)
+                if not self._line:
+                    break
+                batch = self._line.batch()
+                try:
+                    await self._answer(batch, start)
+                except Exception as error:  # of nobody's question; the others go on
+                    self._reading = False
+                    _give(batch, [error] * len(batch))
         finally:
             self._running = None
+
+    async def _do_between(self) -> None:
+        """What is done between batches; what fails there is for the log alone."""
+        try:
+            doing = self._between()
+            if doing is not None:
+                await asyncio.wait({doing})
+        except Exception as error:
+            said = {"message": "between two batches", "exception": error}
+            asyncio.get_running_loop().call_exception_handler(said)
 
     async def _gather(self) -> float:
         """Wait until nobody else is just coming, for a moment at most. Gives when that was.

@@ -19,9 +19,9 @@ from collections.abc import Callable
 NEVER = 1_000_000_000  # for Python to look through everything by itself
 ENOUGH = 3  # times that what is young was looked through, after which all that is new is
 LOOK_SECONDS = 0.25
-MUCH = 50_000  # blocks of memory that are left, of some two milliseconds to look through
+MUCH_SECONDS = 0.003  # of looking through what is new, after which what is left is set aside
 WHOLE_SECONDS = 600.0  # after which everything is looked through, while nobody asks,
-TOO_MUCH = 4_000_000  # or if there are so many blocks more than then: some 400 MB
+TOO_MUCH = 4_000_000  # or if there are so many blocks of memory more than then: some 400 MB
 
 
 class Garbage:
@@ -31,8 +31,7 @@ class Garbage:
         self._begun = False
         self._thresholds = gc.get_threshold()
         self._whole = 0.0  # when everything was looked through,
-        self._first = 0  # and how many blocks of memory there were then,
-        self._last = 0  # or when something was set aside
+        self._first = 0  # and how many blocks of memory there were then
 
     @property
     def due(self) -> bool:
@@ -55,20 +54,19 @@ class Garbage:
     def tidy(self) -> None:
         """Look through what is new, if there is enough; in the event loop, between batches.
 
-        What is left is counted in blocks of memory, of Python's own account. To count objects it
-        walks through all that are set aside, which takes longer than a slot; and a list of objects
-        (gc.get_objects) breaks what other threads are just making: a tuple of a generator fails.
+        It is much when it takes long. Objects are not counted: of those that are set aside Python
+        does it by walking through all, which takes longer than a slot; and a list of the others
+        (gc.get_objects) breaks what threads are just making: a tuple of a generator fails.
         """
         if not self.due:
             return
         if sys.getallocatedblocks() - self._first > TOO_MUCH:
             self._all()
             return
+        start = time.thread_time()
         gc.collect()
-        blocks = sys.getallocatedblocks()
-        if blocks - self._last > MUCH:
+        if time.thread_time() - start > MUCH_SECONDS:
             gc.freeze()
-            self._last = blocks
 
     async def watch(self, reading: Callable[[], bool], busy: Callable[[], bool]) -> None:
         """Tidy while no batch reads rows, for ever; now and then everything, while nobody asks."""
@@ -89,4 +87,4 @@ class Garbage:
         gc.collect()
         gc.freeze()
         self._whole = time.monotonic()
-        self._first = self._last = sys.getallocatedblocks()
+        self._first = sys.getallocatedblocks()

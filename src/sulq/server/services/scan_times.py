@@ -27,6 +27,7 @@ from sulq.pipeline import Order, row_by_row
 from sulq.privacy.promise import Promise
 from sulq.programs.worst_time import worst_seconds
 from sulq.questions.alike import alike
+from sulq.questions.check import CheckedQuery
 from sulq.questions.question import Question
 from sulq.rehearsal_database import made_up, on_rows
 from sulq.server.services.slots import Pace, Work
@@ -51,7 +52,7 @@ LEAST_EACH = 2e-4  # seconds
 PER_NUMBER = 5e-6  # seconds, where the schema has no key to make many cells of
 ELSEWHERE = "elsewhere"  # rows that another engine reads: only their number can be timed
 SHAPES = 10_000  # that are remembered
-# Questions alike but for these are the same work.
+# Questions alike but for these are the same work, if they have as many cells.
 NUMBER = re.compile(r"(?<![\w.])-?\d+(?:\.\d+)?(?:e[+-]?\d+)?(?![\w.])")
 
 
@@ -181,8 +182,8 @@ class ScanTimes:
 
         What is measured at a busy moment does not settle it.
         """
-        text = "\n".join(checked.text for checked in question.checked)
-        name = sha256(NUMBER.sub("0", text).encode()).digest()
+        text = "\n".join(map(_alike, question.checked))
+        name = sha256(text.encode()).digest()
         with self._lock:
             shape = self._shapes.get(name, Shape(self._most))
         if shape.tries < TRIES and time.monotonic() >= shape.after:
@@ -238,6 +239,15 @@ class ScanTimes:
             if self._rows is not None:
                 self._rows.close()
                 self._rows = None
+
+
+def _alike(checked: CheckedQuery) -> str:
+    """The same for queries that are the same work: alike but for numbers, with as many cells, and
+    a sample of about as many rows.
+    """
+    sample = checked.sample
+    rows = sample[-1].bit_length() if isinstance(sample, tuple) and len(sample) == 5 else None
+    return f"{checked.shape} {rows} {NUMBER.sub('0', checked.text)}"
 
 
 def row_seconds(question: Question) -> float:
