@@ -101,13 +101,8 @@ def _sentence(body: dict[str, Any]) -> str:
     if "per_person" in body:
         parts.append(_per_person(body["per_person"]))
     if body.get("error"):
-        parts.append(f"within {_three_figures(float(Fraction(body['error'])))}")
+        parts.append(f"within {float(Fraction(body['error'])):,.6g}")
     return " ".join(parts)
-
-
-def _three_figures(error: float) -> str:
-    """72.6 or 12,346: three figures, and all of those before the point."""
-    return f"{error:,.0f}" if error >= 1000 else f"{error:.3g}"
 
 
 def _per_person(body: dict[str, Any]) -> str:
