@@ -295,13 +295,13 @@ def test_late_noise_leaves_although_scans_are_stuck_and_too_much_freezes(noisy):
     """More are stuck than there are threads for; each reply still leaves, and the owner hears.
 
     Three are too many; on a busy machine one may count twice, as late and as slower than made-up
-    rows, and it freezes after two.
+    rows: it freezes after two, or the third is the one that does.
     """
     noisy.slowness.all.set()
     left = [noisy.ask(f"age > {i}").status for i in range(4)].count(200)
     assert 2 <= left <= 3
     assert [noisy.ask(f"age > {i}").status for i in range(10, 12)] == [409, 409]
-    assert alarms(noisy) == ["late"] * 3
+    assert alarms(noisy) in (["late"] * 3, ["late"] * 4)
     assert spent(noisy) == left * 10**6
 
 
