@@ -17,9 +17,9 @@ import time
 from collections.abc import Callable
 
 NEVER = 1_000_000_000  # for Python to look through everything by itself
-ENOUGH = 3  # times that what is young was looked through, after which all that is new is
+ENOUGH = 6  # times that what is young was looked through, after which all that is new is
 LOOK_SECONDS = 0.25
-MUCH_SECONDS = 0.003  # of looking through what is new, after which what is left is set aside
+MUCH_SECONDS = 0.0015  # of looking through what is new, after which what is left is set aside
 WHOLE_SECONDS = 600.0  # after which everything is looked through, while nobody asks,
 TOO_MUCH = 4_000_000  # or if there are so many blocks of memory more than then: some 400 MB
 
