@@ -523,6 +523,25 @@ def test_the_next_batch_begins_when_the_time_of_the_scan_is_over():
     assert (first, second) == (pytest.approx(1.0), pytest.approx(1.8, abs=0.01))
 
 
+@pytest.mark.parametrize("others", [False, True], ids=["", "control"])
+def test_who_is_alone_and_has_sent_all_that_a_batch_takes_is_not_made_to_wait(others):
+    """Whoever else asked of late may be just coming, and is waited for."""
+    clock, log = FakeClock(), []
+
+    async def main():
+        beat = beating(clock, [0.0] * 9, log=log)
+        if others:
+            await clock.drive(asks(clock, beat, 0.0, "anna's", "anna"))
+        at, many = clock.now() + 1.0, beats.MAX_EACH
+        await clock.drive(*(asks(clock, beat, at, i) for i in range(many)))
+        begun, asked, _ = log[others]
+        return begun - at, len(asked)
+
+    waited, many = asyncio.run(main())
+    assert many == (beats.AMONG_OTHERS if others else beats.MAX_EACH)
+    assert (waited < beats.QUIET_SECONDS / 2) is not others  # a look every millisecond
+
+
 def failing_once(what):
     """Raises when it is called first, and then does what it should."""
     calls = []

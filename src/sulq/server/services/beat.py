@@ -110,11 +110,15 @@ class Line(Generic[Asked]):
 
     @property
     def is_full(self) -> bool:
-        """Do those who wait fill a batch, each with as many as it takes of one person?"""
+        """Is there nobody to wait for? Those who wait fill a batch, each with as many as it takes
+        of one person; or nobody but one is about, who waits with so many.
+        """
         own: Counter[Hashable] = Counter()
         for kind in self._kinds.values():
             own.update({who: len(places) for who, places in kind.items()})
-        return sum(min(many, MAX_EACH) for many in own.values()) >= MAX_BATCH
+        if sum(min(many, MAX_EACH) for many in own.values()) >= MAX_BATCH:
+            return True
+        return len(own) == 1 and all(self.has_share(w) and self._share(w) == ALONE for w in own)
 
     def misses(self, persons: set[Hashable], *, crowded: bool) -> bool:
         """Is any of these not here, while somebody sends too much or waits with many?"""
@@ -356,7 +360,7 @@ class Beat(Generic[Asked]):
             quiet = max(self._last + QUIET_SECONDS, again)
             if not coming and now >= quiet:
                 return max(quiet, now - STEP_SECONDS)
-            await clock.until(now + STEP_SECONDS if coming or again > now else min(quiet, latest))
+            await clock.until(min(now + STEP_SECONDS, latest if coming else max(quiet, again)))
         return clock.now()
 
     async def _answer(self, batch: list[Place[Asked]], start: float) -> None:
