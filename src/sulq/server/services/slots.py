@@ -20,10 +20,10 @@ from sulq.server.services.settings import Settings
 from sulq.server.services.windows import Slot
 
 FACTOR = 1.75  # times what was measured,
-SLACK = 0.01  # and so many seconds more, for what else a machine does,
+SLACK = 0.008  # and so many seconds more, for what else a machine does,
 OVERLOADED = 0.01  # and so many more while somebody is refused for sending too much
 SHORTEST = 0.01  # seconds
-STEP = 1.1  # between one slot and the next
+STEP = 1.05  # between one slot and the next
 SCAN_SHARE = 0.7  # of a slot that is set by hand
 PLAIN, DEAR, KERNEL = "plain", "dear", "kernel"  # kinds, each in batches of its own
 A_DEAR_ONE = 16.0  # plain counts
