@@ -165,8 +165,8 @@ class Line(Generic[Asked]):
         """The next batch: of one kind, persons in turn, each with so many at most.
 
         Plain questions go along with dear ones, as far as there is room, in place of waiting for
-        these and for their own slot after that. What is computed row by row is not read in the
-        scan that they are.
+        these and for their own slot after that. Not with what is computed row by row: that is
+        read apart from their scan, and they would be computed so too.
         """
         self._batches += 1
         kind, waiting = self._next()
