@@ -15,7 +15,7 @@ SOURCE, TESTS = ROOT / "src/sulq", ROOT / "tests"
 FILES = sorted(SOURCE.rglob("*.py"))
 PACKAGES = sorted(p.parent for p in SOURCE.rglob("__init__.py") if p.parent != SOURCE)
 MAP_LINE = re.compile(r"^ {0,4}(\w+\.py|\w+/) {2,}\S", re.MULTILINE)
-MAX_FILE, MAX_FUNCTION = 450, 60
+MAX_FILE, MAX_FUNCTION = 700, 60
 
 # One name in several packages, where the package tells them apart.
 SAME_NAME = {
@@ -111,7 +111,7 @@ def test_a_file_name_is_used_once_or_its_package_tells_it_apart():
 
 
 def test_no_file_is_longer_than_one_reads():
-    """450 lines at most."""
+    """700 lines at most; above 600 ask whether it is one concept."""
     lines = {str(p.relative_to(SOURCE)): len(p.read_text().splitlines()) for p in FILES}
     assert {name for name, count in lines.items() if count > MAX_FILE} == set()
 
