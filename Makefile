@@ -2,11 +2,12 @@
 # make test   lint, types, layers, tests: of what takes long a fixed part
 # make bench  speed and error, as ratios measured in one run
 # make soak   what takes too long for every change: all of it, and 30,000 batches on degenerate rows
+# make measures  how far a question walks through the code, and how the code is cut
 # make lint   style, types and layers only
 # make wheel  what pip installs, in dist/
 # make evidence  docs/evidence: what others wrote, run on this; needs an index
 # make docs   the documentation as a site, in site/
-.PHONY: run test soak bench lint wheel docs evidence setup java chromium tools clients axe clean
+.PHONY: run test soak bench measures lint wheel docs evidence setup java chromium tools clients axe clean
 
 PYTHON ?= python3
 VENV := .venv
@@ -39,6 +40,9 @@ soak: $(READY) java tools clients
 bench: $(READY) java
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check diffprivlib==0.6.6
 	$(BIN)/python -m benchmarks
+
+measures: $(READY)
+	$(BIN)/python tools/measures.py
 
 lint: $(READY)
 	$(BIN)/ruff check .
