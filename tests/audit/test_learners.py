@@ -5,6 +5,7 @@ import pyarrow as pa
 import pytest
 from audit.harness import audited, duan
 from sklearn.cluster import KMeans as ExactKMeans
+from soak import in_soak
 
 import sulq
 from sulq.learn import ID3, PCA, KMeans
@@ -26,18 +27,26 @@ CENTRES = np.array([[0.2, 0.3], [0.7, 0.8], [0.8, 0.2]])
 @pytest.fixture(scope="module")
 def table():
     """Three clouds; q goes with p, and ill with both."""
+    return people(N)
+
+
+def people(n):
+    """Draw n rows."""
     rng = np.random.default_rng(5)
-    points = np.clip(CENTRES[rng.integers(0, 3, N)] + rng.normal(0, 0.03, (N, 2)), 0, 1)
-    p = rng.random(N) < 0.5
-    q = rng.random(N) < np.where(p, 0.7, 0.3)
-    r = rng.random(N) < 0.5
-    ill = rng.random(N) < np.where(p & q, 0.8, np.where(p | q, 0.5, 0.2))
-    return pa.table({"id": np.arange(N), "x": points[:, 0], "y": points[:, 1], "p": p, "q": q,
+    points = np.clip(CENTRES[rng.integers(0, 3, n)] + rng.normal(0, 0.03, (n, 2)), 0, 1)
+    p = rng.random(n) < 0.5
+    q = rng.random(n) < np.where(p, 0.7, 0.3)
+    r = rng.random(n) < 0.5
+    ill = rng.random(n) < np.where(p & q, 0.8, np.where(p | q, 0.5, 0.2))
+    return pa.table({"id": np.arange(n), "x": points[:, 0], "y": points[:, 1], "p": p, "q": q,
                      "r": r, "ill": ill})  # fmt: skip
 
 
 def free(table, **terms):
-    """The paper's rule with a threshold that these questions pass."""
+    """The paper's rule at an epsilon that promises nothing, so that few rows are enough.
+
+    At epsilon 1 the rule wants more rows: `test_models_are_answered_at_epsilon_1`.
+    """
     return duan(table, SCHEMA, **{"epsilon": 10_000.0, "queries": 200} | terms)
 
 
@@ -103,6 +112,32 @@ def test_pca_is_exact(table, rule):
     values = np.sort(np.linalg.eigvalsh(np.cov(data.T)))[::-1]
     assert np.allclose(model.explained_variance_, values, atol=1e-6)
     assert db.budget.spent == (6 if rule == "classes" else 8)
+
+
+@pytest.mark.parametrize(("rows", "is_answered"), [(40_000, False), (90_000, True)])
+def test_models_are_answered_at_epsilon_1(rows, is_answered):
+    """PCA of three Booleans needs about 90,000 rows; docs/howto/audited.md says so."""
+    data = people(rows)
+    schema = SCHEMA | {"id": {"key": True, "type": "integer", "low": 0, "high": rows}}
+    db = duan(data, schema, epsilon=1.0, queries=6)
+    model = PCA()
+    if not is_answered:
+        with pytest.raises(sulq.AuditRefused):
+            model.fit(db, columns=["p", "q", "r"])
+        return
+    model.fit(db, columns=["p", "q", "r"])
+    exact = np.linalg.eigvalsh(np.cov([np.array(data[c], dtype=float) for c in ("p", "q", "r")]))
+    assert np.allclose(model.explained_variance_, exact[::-1], atol=1e-6)
+
+
+@in_soak
+def test_a_tree_is_answered_at_epsilon_1():
+    """ID3 of two levels needs about 3 million rows."""
+    rows = 3_000_000
+    schema = SCHEMA | {"id": {"key": True, "type": "integer", "low": 0, "high": rows}}
+    db = duan(people(rows), schema, epsilon=1.0, queries=14)
+    ID3(max_depth=2, prune=False).fit(db, columns=["p", "q"], label="ill")
+    assert db.budget.spent == 12
 
 
 def test_a_refused_step_is_refused_whole(table):

@@ -356,6 +356,32 @@ def test_links_resolve(page: Path) -> None:
             assert anchor in anchors(found.read_text(encoding="utf-8")), f"{target}: no heading"
 
 
+PATH = re.compile(r"`((?:\.?[\w-]+/)+[\w.-]*\.(?:py|md|toml|sql|html|css|svg|png|txt|yml))(?:[:`])")
+MADE_UP = ("data/", "models/", ".sulq/", "path/")  # folders of a reader, in examples
+
+
+def lost_paths(page: Path, text: str) -> list[str]:
+    """The paths of files in backticks that lead nowhere: from the page, the root or the package."""
+    tops = (page.parent, ROOT, ROOT / "src/sulq", ROOT / "tests")
+    return [
+        path
+        for path in PATH.findall(text)
+        if not path.startswith(MADE_UP) and not any((top / path).exists() for top in tops)
+    ]
+
+
+@pytest.mark.parametrize("page", PAGES, ids=page_id)
+def test_paths_in_the_docs_exist(page: Path) -> None:
+    """A file of the repository that a page names is there."""
+    assert lost_paths(page, page.read_text(encoding="utf-8")) == []
+
+
+def test_a_lost_path_is_noticed() -> None:
+    """The search above reads paths as pages write them."""
+    text = "`src/sulq/promise.py` `privacy/promise.py` `data/people.toml` `tests/none.py:N`"
+    assert lost_paths(DOCS / "papers.md", text) == ["src/sulq/promise.py", "tests/none.py"]
+
+
 # --- statements -------------------------------------------------------------------------
 
 

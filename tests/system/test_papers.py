@@ -6,6 +6,9 @@ from pathlib import Path
 
 import pytest
 
+import sulq
+from sulq.learn import PCA, SVD
+
 HERE = Path(__file__).parents[2]
 PAGE = HERE / "docs" / "papers.md"
 NAMED = re.compile(r"`((?:[\w.-]+/)*[\w.-]+\.(?:py|md))(?::(\w+))?`")
@@ -65,3 +68,20 @@ def test_every_item_has_a_line(file, items):
     page = PAGE.read_text()
     part = page[page.index(f"\n## {file}\n") :].split("\n## ")[1]
     assert [item for item in items if item not in part] == []
+
+
+def test_prices_of_models_are_those_of_the_page():
+    """The prices of SVD and PCA that the page names are computed."""
+    page = PAGE.read_text()
+    for guarantee in ("beliefs", "dp"):
+        for d in (4, 16):
+            db = sulq.rehearsal(columns(d), rows=10, queries=100_000, guarantee=guarantee)
+            for kind in (SVD, PCA):
+                price = float(kind(n_components=2).price(db, columns=list(columns(d))).queries)
+                assert f"{price:.3g}" in page or f"{price:.2f}" in page, (kind, d, guarantee, price)
+
+
+def columns(count):
+    """Numbers between 0 and 1."""
+    unit = {"type": "number", "low": 0, "high": 1, "nullable": False}
+    return {f"x{i}": unit for i in range(count)}
