@@ -9,6 +9,7 @@ import postgres
 
 import sulq
 from sulq.engines.duckdb import DuckDBEngine
+from sulq.engines.enlarged import Enlarged
 from sulq.engines.postgres.engine import PostgresEngine
 from sulq.engines.reference import ReferenceEngine
 from sulq.questions.check import check
@@ -48,9 +49,16 @@ def postgres_engine(source, schema, table=None):
     return PostgresEngine(open_source(address, name), declared)
 
 
+def enlarged_engine(source, schema, table=None):
+    """A stand-in that stands for as many rows as it has: it must be what it wraps."""
+    few = reference_engine(source, schema, table)
+    return Enlarged(few, few.rows)
+
+
 # One line per engine: a function from a source and a schema to an engine.
 LOCAL = {"reference": reference_engine, "duckdb": duckdb_engine}  # of this machine's files
 ENGINES = LOCAL | ({"postgres": postgres_engine} if postgres.here() else {})
+CONTRACT = ENGINES | {"enlarged": enlarged_engine}  # and what stands in for one
 
 
 def checked(queries, engine, noise="gaussian", guarantee="beliefs"):

@@ -7,13 +7,13 @@ touched. Whatever comes back says that it is a rehearsal.
 from __future__ import annotations
 
 import datetime
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import replace
-from fractions import Fraction
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from sulq.database import Database
+from sulq.engines.enlarged import Enlarged
 from sulq.errors import MICRO, Refused
 from sulq.ledger.guard import Guard
 from sulq.ledger.types import MEMORY
@@ -27,8 +27,7 @@ from sulq.values.schema import Column, Schema
 if TYPE_CHECKING:
     import numpy as np
 
-    from sulq.engines.base import Engine, Matrix
-    from sulq.questions.check import CheckedQuery
+    from sulq.engines.base import Engine
     from sulq.questions.question import Question
 
     Values = np.ndarray[Any, Any]
@@ -108,32 +107,6 @@ def rehearsal(
     named = name or Path(declared.where).stem or NAME
     source = Source("arrow", named, frame=made_up(declared, min(rows, max(made, 1))))
     return on_rows(source, declared, promise, pricing, rows=rows, program_fuel=program_fuel)
-
-
-class Enlarged:
-    """An engine whose few rows stand for many: every sum is multiplied."""
-
-    def __init__(self, few: Engine, rows: int) -> None:
-        self._few = few
-        self.schema = few.schema
-        self.rows = rows
-        self.title = few.title
-        self.probe = few.probe
-        self.interrupt = few.interrupt
-        self.close = few.close
-
-    def hold(self, wanted: bool | None = None) -> bool:
-        """Keep the few rows in memory."""
-        return self._few.hold(wanted)
-
-    def beside(self) -> Enlarged:
-        """The same few rows beside."""
-        return Enlarged(self._few.beside(), self.rows)
-
-    def sums(self, queries: Sequence[CheckedQuery]) -> list[Matrix]:
-        """The sums of the few rows, brought to the size of the many."""
-        share = Fraction(self.rows, self._few.rows)
-        return [[[round(x * share) for x in row] for row in m] for m in self._few.sums(queries)]
 
 
 def on_rows(

@@ -19,7 +19,8 @@ import pyarrow as pa
 import pyarrow.csv
 import pyarrow.parquet
 import pytest
-from helpers import ENGINES, duckdb_engine, reference_engine, sums
+from helpers import CONTRACT as ENGINES
+from helpers import duckdb_engine, reference_engine, sums
 
 import sulq
 from sulq.questions.partitions import PRIME, hash_numbers

@@ -8,6 +8,7 @@ duckdb.py             the embedded default: files of many kinds, or an Arrow tab
 duckdb_connection.py  connections that reach one source and nothing else
 duckdb_files.py       which function of DuckDB's reads a file, or the files of a folder
 duckdb_people.py      which rows of a person count, and several tables as one
+enlarged.py           few rows that stand for many, in rehearsals
 failures.py           ways a scan fails, told without a word of what the engine said
 function_sql.py       how each function is written in SQL
 open_engine.py        which engine reads a source

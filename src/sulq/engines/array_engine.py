@@ -8,8 +8,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
+from typing import Any
 
-from sulq.engines.base import Engine, Matrix
+from sulq.engines.base import Engine, EngineInMemory, Matrix
 from sulq.engines.duckdb import DuckDBEngine
 from sulq.engines.select import needs_kernel
 from sulq.kernel.batch import ArrayBatch
@@ -22,7 +23,7 @@ from sulq.values.schema import Schema
 PART = 2  # of a usual batch: its coordinates stay in a cache
 
 
-class ArrayEngine(Engine):
+class ArrayEngine(EngineInMemory):
     """Exact integer sums over an array and the columns beside it."""
 
     title = "numpy"
@@ -40,6 +41,10 @@ class ArrayEngine(Engine):
             return self._as_table().sums(queries)
         batches = self._batches(max(batch_rows(queries, self.schema) // PART, 1))
         return [m.rows() for m in gather(queries, batches)]
+
+    def groups(self, names: Sequence[str]) -> Any:
+        """Every combination of these public columns, and how many rows have it."""
+        return self._as_table().groups(names)
 
     def _batches(self, rows: int) -> Iterator[ArrayBatch]:
         for i in range(0, self.rows, rows):

@@ -66,7 +66,6 @@ class DuckDBEngine(SqlEngine):
 
     title = "DuckDB"
     progress: Progress | None = None
-    table_name: str | None = None  # which table of a DuckDB file
     _source = "source"
     _every = "source"  # also the rows beyond max_rows
     _place: str | None = None  # the column that tells rows apart by where they stand

@@ -8,7 +8,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from sulq.engines.base import Engine, Matrix, check_public
+from sulq.engines.base import EngineInMemory, Matrix, check_public
 from sulq.engines.people_rows import each_of_its_rows
 from sulq.engines.text_values_found import apart
 from sulq.kernel.people_table import people_table
@@ -18,7 +18,7 @@ from sulq.questions.people_view import PeopleRows
 from sulq.values.schema import Schema
 
 
-class ReferenceEngine(Engine):
+class ReferenceEngine(EngineInMemory):
     """Sums over an Arrow table with nothing but the kernel."""
 
     title = "numpy"
@@ -51,6 +51,13 @@ class ReferenceEngine(Engine):
 
     def groups(self, names: Sequence[str]) -> Any:
         """Every combination of these public columns, and how many rows have it."""
+        return self._counted(self.table, names)
+
+    def every_group(self, names: Sequence[str]) -> Any:
+        """`groups` of all rows, also those that do not count."""
+        return self._counted(self._every, names)
+
+    def _counted(self, table: pa.Table, names: Sequence[str]) -> Any:
         check_public(names, self.schema)
-        found = self.table.select(list(names)).group_by(list(names))
+        found = table.select(list(names)).group_by(list(names))
         return found.aggregate([([], "count_all")])

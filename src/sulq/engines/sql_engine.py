@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager, suppress
 from typing import Any
 
-from sulq.engines.base import Engine, Matrix, check_public
+from sulq.engines.base import EngineInMemory, Matrix, check_public
 from sulq.engines.cubes import Cubes, spare
 from sulq.engines.failures import ScanStopped, without_words
 from sulq.engines.people_rows import each_of_its_rows
@@ -24,7 +24,7 @@ from sulq.values.star import TABLE, Star
 Way = Callable[[Sequence[CheckedQuery]], list[Matrix]]
 
 
-class SqlEngine(Engine):
+class SqlEngine(EngineInMemory):
     """Sums by cubes and statements where SQL says them exactly, and by the kernel elsewhere."""
 
     _writer: Writer

@@ -249,7 +249,7 @@ def terms_of(engine: Engine, promise: Mapping[str, Any], pricing: str) -> dict[s
         terms["periods"] = present(engine)
     if len(order := cell_order(engine.schema)) > 1:
         terms[ORDER] = order
-    table = getattr(engine, "table_name", None)  # a DuckDB file has several
+    table = engine.table_name  # a DuckDB file has several
     return terms if table is None else terms | {"table": table}
 
 

@@ -8,7 +8,6 @@ Spark reads from elsewhere says so by a list of its files, or else by such a has
 from __future__ import annotations
 
 import os
-from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
@@ -165,14 +164,13 @@ def guard_of(source: Source, engine: Engine, seal: Seal | None) -> Guard:
     if source.kind == "spark" or source.url is not None:
         return TableGuard(source, engine, seal)  # type: ignore[arg-type]
     guard = Guard(source, seal)
-    read: Callable[[], tuple[str, ...]] | None = getattr(engine, "read_through", None)
-    if source.kind in ("parquet", "duckdb") and read is not None:
+    if source.kind in ("parquet", "duckdb"):
         # Refuses a file with a value that cannot be read; one that was read is not read again.
         if seal is None:
-            read()
+            engine.read_through()
         else:
             what = [guard.fingerprint, source.table, sorted(engine.schema.names)]
-            seal.of_version(f"read through {what}", read)
+            seal.of_version(f"read through {what}", engine.read_through)
     return guard
 
 

@@ -32,9 +32,7 @@ def _named(period: Any) -> str:
 def present(engine: Engine) -> list[Any]:
     """The declared periods that have rows, in the order of the schema. Public, like n."""
     name = str(engine.schema.period)
-    groups_of: Any = getattr(engine, "every_group", None) or engine.groups  # type: ignore[attr-defined]
-    groups = groups_of([name])
-    found = set(groups.column(0).to_pylist())
+    found = set(engine.every_group([name]).column(0).to_pylist())
     return [value for value in engine.schema[name].listed or () if value in found]
 
 
@@ -65,13 +63,7 @@ class PeriodRows:
 
     def prints(self, engine: Engine) -> Prints:
         """The rows of each period, keyed with the owner's secret."""
-        contents = getattr(engine, "contents_by", None)
-        if contents is None:
-            raise SchemaError(
-                f"period: {engine.title} does not tell the rows of one period from another's. Keep "
-                "them in files or frames that DuckDB reads."
-            )
-        found = contents(str(engine.schema.period))
+        found = engine.contents_by(str(engine.schema.period))
         return {_named(value): self._seal.of_contents(text) for value, text in found.items()}
 
     def begin(self, engine: Engine, before: list[Any]) -> Prints:
