@@ -21,7 +21,7 @@ Heavy libraries are imported inside the commands, so that `sulq --help` is quick
     profile.py          sulq profile: what every column looks like, for one price
     running.py          sulq running: totals so far at every period
     sample.py           sulq sample: synthetic rows from a model
-    serve.py            the server from a terminal: serve, allot, alarms, backup, restore
+    serve.py            the server from a terminal: serve, allot, alarms, clock, backup, restore
     server_accounts.py  sulq owner, analyst, key: who offers datasets, and who may ask them
     server_datasets.py  sulq dataset: what a server offers
     server_log.py       sulq audit-log and sulq webhook: what owners of a server show and hear
@@ -127,8 +127,8 @@ _add(
 )  # fmt: skip
 _group(OWNER, "program", "The WebAssembly that questions ran.", programs_run)
 _add(
-    SERVER, serve=serve.serve, allot=serve.allot, alarms=serve.alarms, backup=serve.backup,
-    restore=serve.restore,
+    SERVER, serve=serve.serve, allot=serve.allot, alarms=serve.alarms, clock=serve.clock,
+    backup=serve.backup, restore=serve.restore,
 )  # fmt: skip
 _add(SERVER, **{"audit-log": server_log.audit_log})
 _group(SERVER, "webhook", "Where an owner hears what happens.", server_log)

@@ -1,4 +1,4 @@
-"""The server from a terminal: serve, allot, alarms, backup, restore.
+"""The server from a terminal: serve, allot, alarms, clock, backup, restore.
 
 These work on a server's folder, whether or not a server runs on it.
 """
@@ -71,8 +71,10 @@ def serve(
         private_key=private_key, beyond_loopback=beyond_loopback or None, postgres=postgres,
     )  # fmt: skip
     settings.check_listening()
-    with services_of(folder):
-        pass  # is it a server's folder, and can it be read?
+    with services_of(folder) as services:  # is it a server's folder, and can it be read?
+        doubt = services.registry.clock.doubt
+    if doubt is not None:
+        typer.echo(str(doubt), err=True)
     bound = running.listening(settings)
     url, own = running.address(settings, bound), running.listening_for_postgres(settings)
     typer.echo(f"Serving {folder} on {url}. Stop with Ctrl-C.")
@@ -123,6 +125,36 @@ def alarms(
             services.registry.see_alarms(owner.tenant)
     rows = [(a["time"][:19], a["dataset"] or "", a["kind"], a["message"]) for a in found]
     return Said({"alarms": found}, grid(("time (UTC)", "dataset", "kind", "what"), rows))
+
+
+def clock(
+    server: ServerFolder,
+    accept: Annotated[
+        bool, typer.Option("--accept", help="Go on from the machine's clock as it is now.")
+    ] = False,
+    reason: Annotated[str, typer.Option("--reason", help="Why; the audit log keeps it.")] = "",
+) -> Said:
+    """The time by which keys expire, and whether the machine's clock may be wrong.
+
+    With --accept every server of this registry goes on from the machine's clock. Set that right
+    first: if it is behind the time before, keys that had expired meanwhile are good again.
+
+    Example: sulq clock --dir clinic
+    """
+    from sulq.server.services.accepted_clock import accept as accept_clock
+
+    with server.opened() as (services, _):
+        mark = services.registry.clock
+        if accept:
+            found = accept_clock(services.registry, reason)
+            said = (
+                f"Accepted: it is {found['time']}, and was {found['before']} before. "
+                f"{found['keys']:,} keys are good, {found['keys_before']:,} were before."
+            )
+            return Said(found, said)
+        doubt, moment = mark.doubt, mark.now()
+    text = None if doubt is None else str(doubt)
+    return Said({"time": moment, "doubt": text}, f"It is {moment}.", *([text] if text else []))
 
 
 def backup(folder: Folder, out: Out) -> Said:

@@ -81,8 +81,8 @@ class Jobs:
             if run("SELECT 1 FROM models WHERE id = ?", id).fetchone() is not None:
                 return
             running = run(
-                "SELECT count(*) FROM models WHERE person = ? AND state = 'running' AND seen > ?",
-                principal.person.id, ago(SILENT),
+                "SELECT count(*) FROM models WHERE person = ? AND state = 'running' "
+                "AND seen BETWEEN ? AND ?", principal.person.id, ago(SILENT), ago(-SILENT),
             ).fetchone()[0]  # fmt: skip
             if running >= EACH:
                 raise LimitReached(

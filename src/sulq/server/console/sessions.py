@@ -28,6 +28,7 @@ LONGEST = timedelta(hours=12)  # and however busy, it ends after this
 WRITTEN = timedelta(minutes=1)  # how exactly the last look is kept
 SIGN_IN = 20  # requests that a sign-in counts as, with a good key too: each is written to disk
 LINK = timedelta(minutes=30)  # how long a sign-in link may be used
+LINKED = "SELECT * FROM entrances WHERE id = ?"
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,7 +81,10 @@ class Sessions:
         if not secret:
             return None
         row = self._registry.one("SELECT * FROM sessions WHERE id = ?", hashed(secret))
+        clock = self._registry.clock
         if row is None or row["seen"] < self._ago(IDLE) or row["begun"] < self._ago(LONGEST):
+            return None
+        if clock.is_ahead(row["begun"]) or clock.is_ahead(row["seen"]):
             return None
         try:
             principal = self._access.holder(row["key"])
@@ -134,8 +138,8 @@ class Sessions:
             "this sign-in link was used already, or is too old.\nSign in with your key, or ask for "
             "a new link."
         )
-        row = self._registry.one("SELECT * FROM entrances WHERE id = ?", hashed(token))
-        if row is None or row["expires"] < self._registry.clock.now():
+        row, clock = self._registry.one(LINKED, hashed(token)), self._registry.clock
+        if row is None or row["expires"] < clock.now() or clock.is_ahead(row["expires"]):
             raise gone
         principal = self._access.holder(row["key"])
         self._admit(principal)

@@ -20,6 +20,7 @@ uploads.py          files of rows that owners send, streamed into their folder
 passwords.py        passwords of addresses, beside the registry
 admission.py        how often, how many, how much one person may ask
 high_water.py       the latest time that was seen: a clock set back revives no key
+accepted_clock.py   the machine's clock accepted by whoever runs the server
 scan_times.py       what questions take, on made-up rows
 slots.py            how long a batch of questions lasts
 quiet.py            slots measured again while nobody asks

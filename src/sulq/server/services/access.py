@@ -22,9 +22,14 @@ REFUSED = (
     "the key is missing, malformed, unknown, expired or revoked. Nothing was charged.\n"
     "Send it as 'Authorization: Bearer sulq_...'; ask the dataset's owner for a new one."
 )
+AHEAD = (
+    "the key was made while the server's clock was ahead, and would last too long. Nothing was "
+    "charged.\nAsk the dataset's owner for a new one."
+)
 NOBODY = bytes(32)
 HOLDER = (
-    "SELECT k.id AS key, k.hash, k.datasets, k.expires, k.revoked, k.spend_cap, k.scram, p.* "
+    "SELECT k.id AS key, k.hash, k.datasets, k.created AS begun, k.expires, k.revoked, "
+    "k.spend_cap, k.scram, p.* "
     "FROM keys k JOIN people p ON p.id = k.person WHERE k.id = ?"
 )
 
@@ -104,6 +109,8 @@ class Access:
         now = self._registry.clock.now()
         if row is None or row["revoked"] or row["removed"] or row["expires"] <= now:
             raise KeyRefused(REFUSED)
+        if self._registry.clock.is_ahead(row["begun"]):
+            raise KeyRefused(AHEAD)
         scope = None if row["datasets"] is None else frozenset(json.loads(row["datasets"]))
         return Principal(person_of(row), row["key"], scope, row["spend_cap"] is not None)
 

@@ -28,6 +28,7 @@ WORDS = {
     "analyst": "{about} became an analyst",
     "analyst-removed": "{about} was removed: their keys and invitations ended",
     "append": "{dataset} took in rows of new periods",
+    "clock": "the machine's clock was accepted as it is",
     "close": "{dataset} was closed",
     "dataset": "{dataset} was made",
     "freeze": "{dataset} was frozen",

@@ -16,6 +16,7 @@ from typing import Any, NoReturn
 
 from sulq.errors import KeyRefused, NotFound, NotPermitted, Refused
 from sulq.server.services.audit_log import record
+from sulq.server.services.high_water import LEAP
 from sulq.server.services.oidc import Claims, Issuer, refused, used_id
 from sulq.server.services.oidc_settings import OidcSettings
 from sulq.server.services.people import NAME, Key, People, Person, hashed, person_of
@@ -34,7 +35,7 @@ class Institution:
 
     def __init__(self, settings: OidcSettings, registry: Registry, people: People) -> None:
         self.settings = settings
-        self.issuer = Issuer(settings, registry.clock.time)
+        self.issuer = Issuer(settings, registry.clock.machine_time)
         self.exchanges = rate_of(registry, "exchanges", *EXCHANGES)  # from one address
         self._registry = registry
         self._people = people
@@ -77,10 +78,10 @@ class Institution:
 
     def _use_up(self, token: str, claims: Claims) -> None:
         until = datetime.fromtimestamp(min(claims["exp"] + 3600, 2**40), UTC)
-        now = self._registry.clock.now()
+        past = self._registry.clock.now(-LEAP)  # before which no token is taken any more
         try:
             with self._registry.writing() as run:
-                run("DELETE FROM oidc_used WHERE expires < ?", now)
+                run("DELETE FROM oidc_used WHERE expires < ?", past)
                 run("INSERT INTO oidc_used (id, expires) VALUES (?, ?)",
                     used_id(token), until.isoformat(timespec="seconds"))  # fmt: skip
         except Taken:

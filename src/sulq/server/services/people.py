@@ -209,12 +209,13 @@ class People:
         )
         most = cap_of(cap)
         key, secret = _new()
-        expires = self._registry.clock.now(timedelta(days=days) if lasts is None else lasts)
+        clock = self._registry.clock
+        begun, expires = clock.now(), clock.now(timedelta(days=days) if lasts is None else lasts)
         with self._registry.writing() as run:
             run(
                 "INSERT INTO keys (id, hash, person, label, datasets, created, expires, spend_cap, "
                 "scram) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)",
-                key.id, hashed(secret), person.id, label, scope, now(), expires, most, key.scram,
+                key.id, hashed(secret), person.id, label, scope, begun, expires, most, key.scram,
             )  # fmt: skip
             said = {"key": key.id, "label": label, "datasets": datasets and list(datasets)}
             who = dict(account or {})
@@ -238,13 +239,13 @@ class People:
 
         It lasts no longer than the other would have: how long is for the owner to say.
         """
-        new, secret = _new()
+        begun, (new, secret) = self._registry.clock.now(), _new()
         with self._registry.writing() as run:
             made = run(
                 "INSERT INTO keys (id, hash, scram, person, label, datasets, created, expires, "
                 "spend_cap, spent) SELECT ?, ?, ?, person, label, datasets, ?, expires, spend_cap, "
                 "spent FROM keys WHERE id = ? AND revoked IS NULL",
-                new.id, hashed(secret), new.scram, now(), key,
+                new.id, hashed(secret), new.scram, begun, key,
             )  # fmt: skip
             if made.rowcount != 1:
                 raise NotFound(f"there is no key {key!r}.")

@@ -25,6 +25,7 @@ from sulq.sources.postgres import Address, is_address, reach
 
 LOOK_SECONDS = 2.0
 PLACES = ("ledger", "source")
+GOOD_KEY = "SELECT 1 FROM keys WHERE revoked IS NULL AND expires > ?"
 
 
 class Readiness:
@@ -63,16 +64,24 @@ class Readiness:
     def missing(self) -> tuple[str, ...]:
         """What cannot be reached: the registry, or the ledger or source of a dataset by name."""
         try:
+            self._registry.clock.time()  # so that a clock that leaps is noticed though nobody asks
             rows = self._registry.all("SELECT * FROM datasets WHERE state = 'open' ORDER BY id")
         except Exception:
             return ("registry",)
         is_up = cache(_is_up)  # one try for all who are in one
-        return tuple(
+        return self._locked_out() + tuple(
             f"{place} of {record.name}"
             for record in map(record_of, rows)
             for place in PLACES
             if not self._is_there(record, place, is_up)
         )
+
+    def _locked_out(self) -> tuple[str, ...]:
+        """The clock, if it may be wrong and no key is good by it."""
+        clock = self._registry.clock
+        if clock.doubt is None or self._registry.one(GOOD_KEY, clock.now()) is not None:
+            return ()
+        return ("a right clock",)
 
     def _is_there(self, record: Record, place: str, is_up: Callable[[str], bool]) -> bool:
         with suppress(Exception):

@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import asyncio
 import contextvars
+import logging
 import os
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -22,8 +23,8 @@ from typing import Any, TypeVar
 
 from sulq.errors import LedgerDamaged, Refused
 from sulq.ledger.chain import now as now  # UTC, ISO 8601, so that times sort as text
-from sulq.server.services import outbox
-from sulq.server.services.high_water import HighWater
+from sulq.server.services import logs, outbox
+from sulq.server.services.high_water import ClockDoubt, HighWater
 from sulq.server.services.registry_file import RegistryFile, Run, Taken
 from sulq.server.services.registry_server import RegistryServer
 from sulq.server.services.registry_tables import VERSION as VERSION
@@ -151,6 +152,18 @@ class Registry:
         return self.all(f"SELECT * FROM {table} WHERE {own}", dataset, person, most)
 
     # ---- alarms ---------------------------------------------------------------------------
+
+    def note_clock(self, doubt: ClockDoubt) -> None:
+        """Log that the machine's clock may be wrong; every owner has an alarm of it, once a day."""
+        logs.event("clock", logging.WARNING, why=str(doubt))
+        side = "ahead" if doubt.seconds > 0 else "behind"
+        what = f"clock {side} of {doubt.latest:%Y-%m-%d}"
+        with self.writing() as run:
+            for owner in run("SELECT id FROM people WHERE role = 'owner'").fetchall():
+                new = run("INSERT INTO told (house, what) VALUES (?, ?) ON CONFLICT DO NOTHING",
+                          owner["id"], what).rowcount  # fmt: skip
+                if new:
+                    alarm(run, owner["id"], None, "clock", str(doubt))
 
     def see_alarms(self, tenant: int) -> None:
         """The owner has seen them; late replies are counted anew towards a freeze."""

@@ -205,7 +205,12 @@ CREATE TABLE told (                  -- what was said once and is not said again
 ) WITHOUT ROWID;
 """
 
-STEPS = (TABLES, SINCE_2, SINCE_3, SINCE_4, SINCE_5, SINCE_6, SINCE_7, SINCE_8, SINCE_9)
+# How often the machine's clock was accepted: a server that runs then goes on from it.
+SINCE_10 = "ALTER TABLE clock ADD COLUMN accepted BIGINT NOT NULL DEFAULT 0"
+
+STEPS = (
+    TABLES, SINCE_2, SINCE_3, SINCE_4, SINCE_5, SINCE_6, SINCE_7, SINCE_8, SINCE_9, SINCE_10,
+)  # fmt: skip
 VERSION = len(STEPS)
 
 COMMENT = re.compile(r" *--[^\n]*")
