@@ -1037,3 +1037,27 @@ def test_every_learner_gets_the_same_integers(session):
     engine = spark_engine(session, learners.table(), {"columns": learners.COLUMNS}, few=True)
     for query, found, right in zip(queries, engine.sums(queries), wanted, strict=True):
         assert found == right, query.text
+
+
+@pytest.mark.parametrize("remote", [False, True])
+def test_files_that_a_log_decides_about_are_not_read_as_parquet(
+    session, remote, tmp_path, monkeypatch
+):
+    """A folder with the log of another reader, or below one, by path and as a frame; a control."""
+    below = tmp_path / "lake" / "year=2024"
+    session.range(2).write.parquet(str(below))
+    schema = {"columns": {"id": {"type": "integer", "low": 0, "high": 9}}}
+    if remote:  # as if Spark's own file system had to be asked
+        monkeypatch.setattr(sulq.sources.spark, "local", lambda root: None)
+    else:
+        assert find_rows(below, None).frame.count() == 2
+    for log in ("_delta_log", "metadata/v1.metadata.json", ".hoodie"):
+        (below.parent / log).mkdir(parents=True)
+        # Delta's own folder is read by Delta's reader.
+        for path in [below] if log == "_delta_log" else [below, below.parent]:
+            with pytest.raises(sulq.SchemaError, match="log says which of them count"):
+                find_rows(path, None)
+        (below.parent / log).rmdir()
+    (below.parent / ".hoodie").mkdir()
+    with pytest.raises(sulq.SchemaError, match="log says which of them count"):
+        sulq.open(session.read.parquet(str(below)), schema, epsilon=8.0, queries=8)

@@ -15,6 +15,7 @@ from typing import Any
 
 from sulq.errors import MissingExtra, SchemaError, SourceChanged
 from sulq.sources.frames import ArrayRows
+from sulq.sources.lake_tables import check_plain
 from sulq.sources.postgres import is_address
 from sulq.sources.spark import find_rows, is_spark
 from sulq.sources.text_files import is_sqlite, opened_file
@@ -119,6 +120,8 @@ def _path(source: str | Path, table: str | None, name: str | None) -> Source:
     for ending, kind in ENDINGS.items():
         if lower.endswith(ending):
             kind = "sqlite" if kind == "duckdb" and is_sqlite(path) else kind
+            if kind == "parquet":
+                check_plain([path])
             facts = store_facts(path) if kind == "store" else None
             stem = facts["name"] if facts else path.name[: -len(ending)]
             return Source(kind, name or stem, path=path.resolve(), table=table, facts=facts)
@@ -135,6 +138,7 @@ def _folder(path: Path, name: str | None) -> Source:
     wild = next((i for i, part in enumerate(parts) if any(c in part for c in WILD)), len(parts))
     folder, pattern = Path(*parts[:wild]).resolve(), "/".join(parts[wild:]) or None
     found = Source("parquet", name or folder.name, path=folder, pattern=pattern)
+    check_plain([folder])
     try:
         there = folder.is_dir() and bool(files_of(found))
         others = pattern is None and folder.is_dir() and any(map(looks_like_data, folder.iterdir()))
@@ -148,6 +152,7 @@ def _folder(path: Path, name: str | None) -> Source:
             "a pattern such as data/2024-*.parquet, is read as one table of Parquet files; or it "
             "has a file for each of the schema's [tables]."
         )
+    check_plain(files_of(found))  # also of folders below
     return found
 
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from importlib.util import find_spec
@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from sulq.errors import MissingExtra, SchemaError
+from sulq.sources.lake_tables import FORMATS, check_plain, refusal
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -214,6 +215,8 @@ def _rows(frame: DataFrame, own: SparkSession) -> SparkRows:
         roots = tuple(sorted(paths.apply(i).toString() for i in range(paths.size())))
     delta = relation is not None and "delta" in _name(relation.fileFormat()).lower()
     log = roots is not None and delta
+    if roots is not None and not delta:
+        check_roots(own, roots)
     constant = _name(plain) == "LocalRelation"
     # A global view would do it too, but dropping one takes the owner's frame out of the cache.
     made = own._jvm.org.apache.spark.sql.classic.Dataset.ofRows(own._jsparkSession, plan)
@@ -273,6 +276,23 @@ def _exists(session: SparkSession, where: str) -> bool:
     path = session._jvm.org.apache.hadoop.fs.Path(where)
     settings = session._jsparkSession.sessionState().newHadoopConf()
     return bool(path.getFileSystem(settings).exists(path))
+
+
+def check_roots(session: SparkSession, roots: Sequence[str]) -> None:
+    """Refuse files that belong to a table with a log which this reader does not read."""
+    for root in roots:
+        here = local(root)
+        if here is not None:
+            check_plain([here, *(p for p in here.rglob("*") if p.is_dir())])
+            continue
+        jvm = session._jvm.org.apache.hadoop.fs
+        place = jvm.Path(root)
+        files = place.getFileSystem(session._jsparkSession.sessionState().newHadoopConf())
+        while place is not None:
+            for lake in FORMATS:
+                if files.globStatus(jvm.Path(place, lake.mark)):
+                    raise refusal(lake, place.getName())
+            place = place.getParent()
 
 
 def local(root: str) -> Path | None:
