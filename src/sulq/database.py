@@ -387,6 +387,14 @@ class Database(CommonQuestions):
         """Walk the ledger's chain and give the number of entries; raises if it is broken."""
         return self._ledger.verify()
 
+    def check_rows(self) -> None:
+        """Raise unless it is open here, with the rows that its ledger began with."""
+        self._pipeline.check_ready()
+
+    def check_ledger(self) -> None:
+        """Raise if nothing could be charged now. Nothing is written, and nothing is waited for."""
+        self._ledger.check_usable()
+
     @property
     def frozen(self) -> Freeze | None:
         """What failed and froze it, without anything of the rows; None if nothing did."""

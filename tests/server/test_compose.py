@@ -29,7 +29,7 @@ def test_the_example_of_two_servers_is_one_that_starts(tmp_path, monkeypatch):
     assert settings.trusted_proxies == (str(ipaddress.ip_network(inside["subnet"])),)
     proxy = (FOLDER / "Caddyfile").read_text()
     assert f"one:{settings.port} two:{settings.port}" in proxy
-    assert any(f"health_uri {path}\n" in proxy for path in SHORT)
+    assert any(f"health_uri {path}?some=true\n" in proxy for path in SHORT)
     assert {v.split(":")[0] for s in services["services"].values() for v in s["volumes"]} == {
         "./data", "./Caddyfile", *services["volumes"],
     }  # fmt: skip

@@ -6,7 +6,6 @@ import logging
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 
-import postgres
 import pytest
 from server.api.test_rights import OPEN, TABLE
 from server.console.page_client import PageClient, text
@@ -161,7 +160,7 @@ def test_every_request_has_an_id_in_its_reply_and_its_log(behind, lines):
 
 def test_ready_means_that_ledgers_and_sources_are_there(tmp_path, monkeypatch):
     """503 in the one shape while rows or a ledger are away, and no word of which; then 200."""
-    monkeypatch.setattr("sulq.server.services.readiness.LOOK_SECONDS", 0.02)
+    monkeypatch.setattr("sulq.server.services.dataset_states.LOOK_SECONDS", 0.02)
     instance = made(tmp_path / "instance")
     rows = instance.folder / "data" / "people.parquet"
     with instance.serving() as served:
@@ -180,25 +179,24 @@ def test_ready_means_that_ledgers_and_sources_are_there(tmp_path, monkeypatch):
         served.until_ready()
 
 
-def test_a_server_that_cannot_be_reached_is_missing(tmp_path, monkeypatch):
-    """The registry, ledgers and sources on servers: one try for all that are on one."""
-    from sulq.server.services import readiness
-
-    monkeypatch.setenv("SULQ_HOME", str(tmp_path))
-    where = postgres.registry()
-    monkeypatch.setenv("SULQ_SERVER_REGISTRY", where)
+def test_a_registry_that_cannot_be_reached_is_missing(tmp_path, monkeypatch):
+    """Nothing can be asked without it; then all is as before."""
     instance = made(tmp_path / "instance")
     with instance.services() as services:
-        tried = []
+        registry, states = services.registry, services.states
+        states.look_at_all()
+        services.readiness._serving.set()
+        assert services.readiness.ready_for_some
 
-        def away(url):
-            tried.append(url)
+        def away(self, *_):
             raise Refused("no")
 
-        assert services.readiness.missing() == ()
-        monkeypatch.setattr(readiness, "reach", away)
-        assert services.readiness.missing() == ("ledger of people", "ledger of secrets")
-        assert len(tried) == 1
+        with monkeypatch.context() as patch:
+            patch.setattr(type(registry), "one", away)
+            states.look_at_all()
+            assert not services.readiness.ready_for_some
+        states.look_at_all()
+        assert services.readiness.ready
 
 
 # ---- counts ---------------------------------------------------------------------------------

@@ -103,20 +103,28 @@ def dataset_add(
 
 
 def dataset_list(server: ServerFolder) -> Said:
-    """The datasets, their state and who is invited.
+    """The datasets, their state as looked at now, and who is invited.
 
     Example: sulq dataset list --dir clinic
     """
     with server.opened() as (services, owner):
-        found = [
+        found: list[dict[str, Any]] = [
             {
-                "name": r.name, "state": r.state, "created": r.created,
+                "name": r.name, "state": state.name, "created": r.created,
                 "description": r.description, "analysts": services.people.members(r.id),
+                "why": state.kind if state.is_fault else None,
+                "message": state.message if state.is_fault else None,
             }
             for r in services.datasets.of_tenant(owner.tenant)
+            for state in [services.states.look(r)]
         ]  # fmt: skip
-    rows = [(d["name"], d["state"], d["created"][:10], ", ".join(d["analysts"])) for d in found]
-    return Said({"datasets": found}, grid(("name", "state", "created", "analysts"), rows))
+    rows = [
+        (d["name"], d["state"], d["created"][:10], ", ".join(d["analysts"]), d["why"] or "")
+        for d in found
+    ]
+    said = [f"{d['name']}: {d['message']}" for d in found if d["why"]]
+    table = grid(("name", "state", "created", "analysts", "why"), rows)
+    return Said({"datasets": found}, table, *said)
 
 
 def dataset_freeze(server: ServerFolder, name: Dataset) -> Said:

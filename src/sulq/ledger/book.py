@@ -109,6 +109,20 @@ class Book:
         with self._writing() as page:
             return page.append(kind, {**body, "time": now()})
 
+    @plainly()
+    def check_usable(self) -> None:
+        """Raise if nothing could be charged now. Without patience, for a watch that looks again."""
+        self._disk.check_writable()
+        mark = None
+        if self._seal is not None:
+            self._seal.check_writable()
+            mark = self._seal.marked()
+        with self._disk.lock, self._reading() as connection:
+            head = read_head(connection)
+            check_extends(connection, self._seen, head, self.total)
+            if self._seal is not None:
+                self._seal.check_mark(mark, head.number, lambda n: hash_of(connection, n))
+
     @patient
     def check_growth(self) -> Head:
         """Check what was written since this process last looked; give where the chain ends."""

@@ -357,6 +357,10 @@ class Membership:
         """Walk the group's chain."""
         return self._group.verify()
 
+    def check_usable(self) -> None:
+        """Raise if nothing could be counted there now."""
+        self._group.check_usable()
+
     def check_same(self, name: str, ledger: str, dataset: str) -> None:
         """Raise unless this is the group of that name with that ledger."""
         if (name, ledger) != (self.name, self.called):

@@ -153,6 +153,12 @@ class Ledger(Book, History):
         self._mark()
         self._group = entered(self._disk, self._seal, replay)
 
+    def check_usable(self) -> None:
+        """Raise if nothing could be charged now, here or in its group."""
+        super().check_usable()
+        if self._group is not None:
+            self._group.check_usable()
+
     def close(self) -> None:
         """Let go of the file. Using the ledger again opens it again."""
         super().close()

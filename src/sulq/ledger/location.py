@@ -21,6 +21,7 @@ from sulq.ledger.postgres_seal import ServerSeal
 from sulq.ledger.retry import plainly
 from sulq.ledger.seal import FOLDER, Seal, replace_file
 from sulq.ledger.sqlite import Disk, Place, create, refuse_poisoned
+from sulq.ledger.sqlite import check_writable as check_file_writable
 from sulq.sources.postgres import LEDGER, Address, is_address, with_word
 from sulq.sources.text_files import is_sqlite
 
@@ -77,6 +78,14 @@ def opened(where: str | Path, seal: Seal | None) -> Place:
     if not path.exists():
         raise Refused(f"ledger={str(path)!r} does not exist. Nothing was charged.")
     return Disk(path)
+
+
+def check_writable(where: str | Path) -> None:
+    """Raise Refused if this process may not write the ledger's file here, or its mark."""
+    if not is_address(where):
+        path = Path(os.path.realpath(where))
+        check_file_writable(path)
+        Seal(path, b"").check_writable()
 
 
 def move(ledger: Path, to: Path) -> None:

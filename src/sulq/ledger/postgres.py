@@ -66,6 +66,16 @@ class Server:
         with self.lock:
             self._engine.dispose()
 
+    def check_writable(self) -> None:
+        """Raise Refused if the server takes no writes now: a standby, or set to read only."""
+        with self.reading() as connection:
+            closed = connection.execute(_CLOSED).scalar_one()
+        if closed:
+            raise Refused(
+                f"The ledger {self.address.shown!r} cannot be used: {KEPT_NOTHING['25006']}. "
+                "Nothing was charged."
+            )
+
     @contextmanager
     def reading(self) -> Iterator[Connection]:
         """One view of the ledger, as it is now."""
@@ -165,6 +175,9 @@ _HERE = text(
 _SAFE = text(
     "SELECT current_setting('server_version_num')::int, current_setting('fsync'), "
     "current_setting('server_encoding')"
+)
+_CLOSED = text(
+    "SELECT pg_is_in_recovery() OR current_setting('default_transaction_read_only')::boolean"
 )
 # The number of this transaction, and whether a write to the ledger is that and nothing more: plain
 # tables, and no trigger, rule, policy, constraint, default, type or index of somebody's own, whose

@@ -129,6 +129,16 @@ class Seal:
                 f"pay again.\nMake {str(self._path)!r} writable."
             ) from error
 
+    def check_writable(self) -> None:
+        """Raise Refused if this process may not write the mark, as after every charge."""
+        for place in (self.folder, self._path):
+            if place.exists() and not may_write(place):
+                raise Refused(
+                    f"The mark of ledger {self.name!r} cannot be written: {str(place)!r} is "
+                    "read-only for this process. Nothing was charged.\nMake it writable for the "
+                    "user that runs this process."
+                )
+
     def forget(self, reason: str) -> dict[str, Any]:
         """Put the mark aside and give what was known, for the next ledger's chain."""
         body: dict[str, Any] = {"reason": reason, "ledger": self.name}
@@ -309,6 +319,11 @@ class Seal:
 
 
 # ---- files ----------------------------------------------------------------------------------
+
+
+def may_write(place: Path) -> bool:
+    """True if this process may read and write it: not another user's, not on a read-only disk."""
+    return os.access(place, os.R_OK | os.W_OK, effective_ids=True)
 
 
 def open_folder(folder: Path) -> bytes:

@@ -25,7 +25,7 @@ from sqlalchemy.pool import StaticPool
 
 from sulq.errors import LedgerDamaged, Refused, SulqError
 from sulq.ledger.chain import begin
-from sulq.ledger.seal import Seal, folder_lock, sync_folder
+from sulq.ledger.seal import Seal, folder_lock, may_write, sync_folder
 from sulq.ledger.types import MEMORY
 
 BUSY_SECONDS = 30
@@ -55,6 +55,11 @@ class Disk:
                 self._connection.close()
                 self._connection = None
             self._engine.dispose()
+
+    def check_writable(self) -> None:
+        """Raise Refused if this process may not write to the file, or not beside it."""
+        if self.path is not None:
+            check_writable(self.path)
 
     def _connected(self) -> Connection:
         if self._connection is None:
@@ -105,6 +110,18 @@ def _identity(path: Path | None) -> tuple[int, int] | None:
     except FileNotFoundError:
         return None
     return None if found is None else (found.st_dev, found.st_ino)
+
+
+def check_writable(path: Path) -> None:
+    """Raise Refused if this process may not write to a ledger's file, or not beside it."""
+    beside = (Path(f"{path}{end}") for end in ("", "-wal", "-shm"))
+    for place in (path.parent, *beside):
+        if place.exists() and not may_write(place):
+            raise Refused(
+                f"The ledger {path.name!r} cannot be written: {str(place)!r} is read-only for "
+                "this process. Nothing was charged.\nMake it writable for the user that runs this "
+                "process."
+            )
 
 
 # ---- connecting -----------------------------------------------------------------------------
@@ -265,6 +282,10 @@ class Place(Protocol):
 
     def close(self) -> None:
         """Let go of the connection. Using it again makes another."""
+        ...
+
+    def check_writable(self) -> None:
+        """Raise Refused if nothing can be written there now."""
         ...
 
     def reading(self) -> AbstractContextManager[Connection]:

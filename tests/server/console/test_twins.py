@@ -114,8 +114,8 @@ def test_control_a_page_that_tells_is_caught(first, tmp_path, monkeypatch):
     honest = datasets._line
     many = []
 
-    def telling(record):
-        return honest(record) | {"description": f"{many[0]} secrets"}
+    def telling(caller, record):
+        return honest(caller, record) | {"description": f"{many[0]} secrets"}
 
     monkeypatch.setattr(datasets, "_line", telling)
     found = []

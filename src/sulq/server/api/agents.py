@@ -72,7 +72,10 @@ class AgentDesk:
     async def datasets(self) -> list[dict[str, Any]]:
         """Those that the key is for."""
         found = await self._caller.look(self._services.access.datasets, self._principal)
-        return [{"name": r.name, "description": r.description, "state": r.state} for r in found]
+        state = self._services.states.of
+        return [
+            {"name": r.name, "description": r.description, "state": state(r).name} for r in found
+        ]
 
     async def schema(self, dataset: str) -> dict[str, Any]:
         """What is public of it."""

@@ -22,6 +22,7 @@ from sulq.server.api import request_bodies as bodies
 from sulq.server.api.dependencies import (
     ADataset,
     Anyone,
+    Caller,
     DatasetCaller,
     OwnDataset,
     Routes,
@@ -50,13 +51,15 @@ class NdJson(StreamingResponse):
 async def list_datasets(caller: Anyone) -> Response:
     """Names, states and descriptions."""
     found = await caller.look(caller.services.access.datasets, caller.principal)
-    return reply({"datasets": [_line(record) for record in found]})
+    return reply({"datasets": [_line(caller, record) for record in found]})
 
 
-def _line(record: Record) -> dict[str, Any]:
+def _line(caller: Caller, record: Record) -> dict[str, Any]:
+    state = caller.services.states.of(record)
     return {
-        "name": record.name, "state": record.state, "description": record.description,
-        "created": record.created,
+        "name": record.name, "state": state.name,
+        "stopped": state.stop(to_owner=caller.principal.is_owner),
+        "description": record.description, "created": record.created,
     }  # fmt: skip
 
 
@@ -99,8 +102,9 @@ async def _described(here: DatasetCaller) -> dict[str, Any]:
 def _description(here: DatasetCaller, dataset: Dataset, db: Database) -> dict[str, Any]:
     promise, settings = db.promise, here.services.settings
     stop = stop_in(db.frozen)
-    return _line(here.record) | {
-        "state": here.record.state if stop is None else "frozen",
+    line = _line(here, here.record)
+    return line | {
+        "state": line["state"] if stop is None else "frozen",
         "frozen": stop if stop is None or here.principal.is_owner else {"time": stop["time"]},
         "rows": db.rows,
         "periods": plain(tuple(db.periods)) if db.schema.period else None,
@@ -168,7 +172,8 @@ async def change(here: OwnDataset, body: bodies.Change) -> Response:
         await here.run(datasets.set_state, here.record, body.state, body.reason, by)
     if body.programs is not None or body.program_fuel is not None:
         await here.run(datasets.set_programs, here.record, body.programs, body.program_fuel)
-    return reply(_line(await here.look(datasets.record, here.record.id)))
+    here.services.states.forget(here.record)
+    return reply(_line(here, await here.look(datasets.record, here.record.id)))
 
 
 @route("DELETE /datasets/{name}", "Close a dataset", replies.ClosedReply)
@@ -190,6 +195,7 @@ async def refresh(here: OwnDataset, body: bodies.Refresh) -> Response:
 
 
 async def _as_now(here: DatasetCaller) -> Response:
+    here.services.states.forget(here.record)  # mended, so it is looked at anew
     fresh = await here.look(here.services.datasets.record, here.record.id)
     return reply(await _described(replace(here, record=fresh)))
 

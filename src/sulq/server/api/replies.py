@@ -13,7 +13,7 @@ Time = Annotated[str, Field(description="UTC, ISO 8601.", examples=["2026-11-18T
 Micro = Annotated[int, Field(description="Millionths of a query.", examples=[1_000_000])]
 Named = Annotated[str, Field(examples=["people"])]
 Who = Annotated[str, Field(examples=["alice"])]
-State = Literal["open", "frozen", "closed"]
+State = Literal["open", "frozen", "stopped", "closed"]
 
 
 class Reply(BaseModel):
@@ -50,11 +50,20 @@ class ErrorReply(BaseModel):
 # ---- datasets -------------------------------------------------------------------------------
 
 
+class StopPart(Reply):
+    """Why a dataset answers nothing although nobody froze it."""
+
+    why: str = Field(examples=["rows-changed"])
+    since: Time
+    message: str = Field(description="For its owner with places and what to do.")
+
+
 class DatasetLine(Reply):
     """A dataset in a list."""
 
     name: Named
     state: State
+    stopped: StopPart | None = Field(description="Why it answers nothing; null: it does.")
     description: str = Field(examples=["A survey of 2026."])
     created: Time
 
@@ -102,6 +111,7 @@ class DatasetReply(Reply):
 
     name: Named
     state: State
+    stopped: StopPart | None = Field(description="Why it answers nothing; null: it does.")
     description: str = Field(examples=["A survey of 2026."])
     created: Time
     frozen: dict[str, Any] | None = Field(description="When and why a scan froze it.")
@@ -383,7 +393,10 @@ class HealthReply(Reply):
     padding: bool = Field(description="Do replies leave at times that tell nothing?")
 
 
-ReadyReply = holding("ReadyReply", "Questions may be sent here.", status=Literal["ready"])
+ReadyReply = holding(
+    "ReadyReply", "Questions may be sent here; how many datasets there are, stopped, and frozen.",
+    status=Literal["ready"], datasets=int, stopped=int, frozen=int,
+)  # fmt: skip
 
 
 class AlarmLine(Reply):

@@ -40,7 +40,7 @@ class DatasetFacts:
 
     @property
     def state(self) -> str:
-        """open or frozen."""
+        """open, frozen or stopped."""
         return str(self.said["state"])
 
     @property

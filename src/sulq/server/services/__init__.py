@@ -44,6 +44,7 @@ histories.py        the ledger, page by page
 responses.py        results and errors -> the one shape they leave in
 logs.py             what happened, without values or secrets
 metrics.py          counts for owners
-readiness.py        whether what this server needs can be reached
+dataset_states.py   can each dataset be asked, and if not, why: computed once
+readiness.py        may this server be sent questions, by the states of its datasets
 folder.py           a server's folder: begun, backed up, restored
 """

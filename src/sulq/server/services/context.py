@@ -11,6 +11,7 @@ from sulq.server.services.allowed_sources import Sources
 from sulq.server.services.answers import Answers
 from sulq.server.services.audit_log import AuditLog
 from sulq.server.services.boards import Boards
+from sulq.server.services.dataset_states import DatasetStates
 from sulq.server.services.datasets import Datasets
 from sulq.server.services.institution import Institution
 from sulq.server.services.metrics import Metrics
@@ -39,6 +40,7 @@ class Services:
     uploads: Uploads
     metrics: Metrics
     answers: Answers
+    states: DatasetStates
     readiness: Readiness
     boards: Boards
     log: AuditLog
@@ -57,11 +59,12 @@ class Services:
         access, metrics, sources = Access(registry), Metrics(), Sources(registry, settings)
         caps, people = SpendingCaps(registry), People(registry, settings.key_days)
         accounts = OidcSettings.load(settings.folder)
+        states = DatasetStates(registry, datasets, settings.folder)
         return cls(
             settings, registry, people, access, caps, datasets,
             sources, Uploads(sources, settings), metrics,
             Answers(datasets, access, settings, metrics, caps),
-            Readiness(registry, settings.folder), Boards(registry), AuditLog(registry),
+            states, Readiness(states), Boards(registry), AuditLog(registry),
             Webhooks(registry, datasets, settings),
             None if accounts is None else Institution(accounts, registry, people),
             AtOnce(1), AtOnce(1),

@@ -322,6 +322,10 @@ class Datasets(Renewals):
                 state, record.id)  # fmt: skip
             if state != record.state:
                 note(run, record.id, KINDS[state], by=by, reason=reason)
+                if state == "frozen":
+                    who = f" by {by}" if by else ""
+                    words = f"{record.name!r} was frozen{who}: nothing may be asked."
+                    alarm(run, record.tenant, record.id, "frozen", words)
             if state == "closed":
                 run("DELETE FROM members WHERE dataset = ?", record.id)
         if state == "closed":

@@ -17,6 +17,8 @@ HELP = {
     "sulq_spent_micro": "Micro-queries spent, of the rows that spent most.",
     "sulq_remaining_micro": "Micro-queries left.",
     "sulq_alarms": "Alarms that the owner has not seen.",
+    "sulq_can_be_asked": "1 if a dataset answers; 0 if it is stopped or frozen.",
+    "sulq_stopped": "1 for a dataset that answers nothing, by the reason.",
     "sulq_ready": "Whether this server may be sent questions: 1 or 0.",
 }
 

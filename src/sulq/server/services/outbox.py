@@ -13,10 +13,10 @@ from typing import Any
 from sulq.ledger.chain import now
 from sulq.server.services.registry_file import Run
 
-BUDGET_LOW, FROZEN, LATE, KEY_EXPIRING, TEST = (
-    "budget-low", "frozen", "late", "key-expiring", "test",
+BUDGET_LOW, FROZEN, STOPPED, LATE, KEY_EXPIRING, TEST = (
+    "budget-low", "frozen", "stopped", "late", "key-expiring", "test",
 )  # fmt: skip
-KINDS = (BUDGET_LOW, FROZEN, LATE, KEY_EXPIRING, TEST)
+KINDS = (BUDGET_LOW, FROZEN, STOPPED, LATE, KEY_EXPIRING, TEST)
 MAX_WAITING = 1000  # messages of one owner; those beyond are in the alarms only
 
 

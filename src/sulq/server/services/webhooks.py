@@ -1,4 +1,4 @@
-"""An owner's webhook: told when a budget runs low, a dataset freezes or is late, a key expires.
+"""An owner's webhook: told when a budget runs low, a dataset freezes, stops or is late.
 
 Owners name an address; whoever runs the server says which hosts may be named (`webhook_hosts`) and
 has the secret (`webhook_secret`) from which each owner's own is made. One thread sends, so that no
