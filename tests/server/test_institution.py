@@ -120,7 +120,7 @@ def test_roles_decide_who_one_is(instance, issuer):
     owner.sign_in(issuer)
     assert "anna, owner" in plain(owner.get("/console/account"))
     entry = [e for e in log_of(instance) if e["kind"] == "sign-in"][-1]
-    assert (entry["body"]["about"], entry["body"]["name"]) == ("anna", "hanna")
+    assert (entry["body"]["about"], entry["body"]["by"]) == ("anna", "hanna")
     issuer.person |= {"sub": "rita", "preferred_username": "rita", "groups": ["research"]}
     rita = Browser(instance)
     rita.sign_in(issuer)

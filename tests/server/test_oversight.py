@@ -94,25 +94,48 @@ def test_the_log_is_read_in_pages_and_ends_with_its_head(busy):
     assert whole["head"] == {n: parts[-1][n] for n in ("number", "hash")}
 
 
+def exported(instance, who="anna"):
+    """The log as the console's file has it, line by line."""
+    page = PageClient(instance, who).get("/console/audit-log.ndjson")
+    return page.body.splitlines(keepends=True)
+
+
 def test_a_changed_log_is_noticed(busy):
     """An entry changed, taken out, added or cut off at the end: each is said by its number."""
-    entries, head = log_of(busy)["entries"], log_of(busy)["head"]
+    lines, head = exported(busy), log_of(busy)["head"]
     kept = f"{head['number']}:{head['hash']}"
-    assert verify(entries, kept) == head
-    changed = json.loads(json.dumps(entries))
-    changed[3]["body"]["by"] = "somebody else"
-    shifted = json.loads(json.dumps(entries[:4] + entries[5:]))
+    assert verify(lines, kept) == head
+    changed = [*lines[:3], lines[3].replace(b'"by":"', b'"by":"not '), *lines[4:]]
+    shifted = lines[5].replace(b'"number":5', b'"number":4')
     for wrong, what in (
         (changed, "Entry 3 .* was changed"),
-        (entries[:4] + entries[5:], "Entry 4 .* is missing"),
-        ([*shifted[:4], shifted[4] | {"number": 4}, *shifted[5:]], "Entry 4 .* does not follow"),
-        (entries[:-1], "not the one that was kept"),
+        (lines[:4] + lines[5:], "Entry 4 .* is missing"),
+        ([*lines[:4], shifted, *lines[6:]], "Entry 4 .* does not follow"),
+        (lines[:-1], "not the one that was kept"),
     ):
         with pytest.raises(LedgerDamaged, match=what):
             verify(wrong, kept)
-    verify(entries[:-1])  # without what was kept elsewhere nobody can tell
+    verify(lines[:-1])  # without what was kept elsewhere nobody can tell
     with pytest.raises(Refused, match="NUMBER:HASH"):
-        verify(entries, "x")
+        verify(lines, "x")
+
+
+def test_nothing_is_shown_that_is_not_hashed(busy):
+    """Words beside the entry, other fields, another way of writing the same: all refused."""
+    lines = exported(busy)
+    at = next(i for i, line in enumerate(lines) if b'"what":"people was frozen"' in line)
+    entry = json.loads(lines[at])
+    for wrong in (
+        entry | {"what": "people was thawed"},
+        entry | {"body": entry["body"] | {"what": "people was thawed"}},
+        entry | {"number": float(entry["number"])},
+    ):
+        for text in (json.dumps(wrong), json.dumps(wrong, sort_keys=True, separators=(",", ":"))):
+            with pytest.raises(LedgerDamaged, match=f"Entry {at} "):
+                verify([*lines[:at], text.encode() + b"\n", *lines[at + 1 :]])
+    spaced = json.dumps(entry).encode() + b"\n"
+    with pytest.raises(LedgerDamaged, match="was changed"):
+        verify([*lines[:at], spaced, *lines[at + 1 :]])
 
 
 def test_the_servers_own_log_is_checked(busy):
@@ -242,7 +265,7 @@ def test_an_owner_hears_of_freezes_late_batches_low_budgets_and_old_keys(hooked)
     services, anna, taker, _ = hooked
     record = services.datasets.find(anna.tenant, "people")
     services.datasets.note_late(record)
-    services.datasets.set_state(record, "frozen", by="anna")
+    services.datasets.set_state(record, "frozen")
     services.datasets.set_state(services.datasets.find(anna.tenant, "people"), "open", "why not")
     db = services.datasets.opened(record).db
     services.webhooks.watch()

@@ -115,10 +115,23 @@ def amount(queries: int | Fraction) -> str:
     return in_queries(micro).split()[0]
 
 
+def read_lines(path: Path) -> list[bytes]:
+    """The lines of an export with their ends, byte for byte, or a refusal in one sentence."""
+    try:
+        return path.read_bytes().splitlines(keepends=True)
+    except OSError as error:
+        raise Refused(f"{str(path)!r} cannot be read: {error.strerror}.") from None
+
+
 def write(path: Path, text: str) -> None:
+    """Write a text file, or refuse in one sentence."""
+    write_bytes(path, text.encode())
+
+
+def write_bytes(path: Path, content: bytes) -> None:
     """Write a file, or refuse in one sentence."""
     try:
-        path.write_text(text, encoding="utf-8")
+        path.write_bytes(content)
     except OSError as error:
         raise Refused(f"{str(path)!r} cannot be written: {error.strerror}.") from None
 

@@ -149,12 +149,14 @@ class ServerFolder:
 @contextmanager
 def services_of(folder: Path) -> Iterator[Services]:
     """The services of a server's folder."""
+    from sulq.server.services.actors import acting_as, terminal
     from sulq.server.services.context import Services
     from sulq.server.services.settings import Settings as ServerSettings
 
     services = Services.open(ServerSettings.load(folder))
     try:
-        yield services
+        with acting_as(terminal()):
+            yield services
     finally:
         services.close()
 

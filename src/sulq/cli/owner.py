@@ -21,6 +21,7 @@ from sulq.cli.common import (
     note,
     opened,
     own_ledger_path,
+    read_lines,
     write,
 )
 from sulq.cli.options import Json, Out, Reason, Yes
@@ -30,6 +31,12 @@ from sulq.sources.postgres import is_address
 
 Answers = Annotated[bool, typer.Option("--answers", help="Include the noisy answers given.")]
 NewRows = Annotated[str | None, typer.Argument(help="A file with rows of new periods.")]
+Export = Annotated[
+    Path | None, typer.Option("--file", help="Check this export instead of the ledger.")
+]
+KeptHead = Annotated[
+    str | None, typer.Option("--head", help="NUMBER:HASH kept elsewhere, which must be in it.")
+]
 Last = Annotated[int | None, typer.Option("--last", min=1, help="Only the last so many.")]
 MAX_CELLS = 40  # lines of `sulq budget`
 
@@ -77,12 +84,24 @@ def history(settings: Settings, last: Last = None) -> Said:
     return Said(body, shown if charges else "Nothing has been asked yet.")
 
 
-def verify(settings: Settings) -> Said:
+def verify(settings: Settings, file: Export = None, head: KeptHead = None) -> Said:
     """Check the ledger's chain of hashes and the mark kept outside it.
+
+    With --file, check an export of a ledger instead: any byte of it that was changed is noticed.
 
     Example: sulq verify
     """
+    from sulq.ledger.chain import damaged
+    from sulq.ledger.chain_lines import follow, links_in
     from sulq.report import chain_of, stop_of
+
+    if file is not None:
+        ends = follow(links_in(read_lines(file), damaged), damaged, head)
+        said = f"The chain is whole: {ends['number'] + 1:,} entries.\nHead: {ends['hash']}"
+        body = {"entries": ends["number"] + 1, "head": ends["hash"], "verified": True}
+        return Said(body | {"frozen": None}, said)
+    if head is not None:
+        raise Refused("--head: it goes with --file; a ledger's own end is marked beside it.")
 
     with ledger_of(settings) as ledger:
         found, stop = chain_of(ledger), stop_of(ledger)

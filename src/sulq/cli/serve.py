@@ -101,8 +101,9 @@ def allot(
     """
     with server.opened() as (services, owner):
         person = services.people.analyst(owner.tenant, analyst)
-        db = services.datasets.opened(services.datasets.find(owner.tenant, dataset)).db
-        db.allot(person.in_ledger, None if queries == "all" else queries)
+        record = services.datasets.find(owner.tenant, dataset)
+        db = services.datasets.opened(record).db
+        services.datasets.allot(record, person, None if queries == "all" else queries)
         now = db.allotments()[person.in_ledger]
     most = "all there is" if now.allotted is None else in_queries(now.allotted)
     return Said(

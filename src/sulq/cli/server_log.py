@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated
 
 import typer
 
-from sulq.cli.common import Said, grid
+from sulq.cli.common import Said, grid, read_lines, write_bytes
 from sulq.cli.options import Out, ServerFolder
-from sulq.errors import Refused
 
 Head = Annotated[
     str | None, typer.Option("--head", help="NUMBER:HASH kept elsewhere, which must be in it.")
@@ -34,31 +33,22 @@ def audit_log(
 
     Example: sulq audit-log --out log.ndjson --dir clinic
     """
-    from sulq.server.services.audit_log import verify
+    from sulq.server.services.audit_log import verify, who_of, words_of
 
     if file is not None:
-        entries = _entries(file)
-        found = verify(entries, head)
+        exported = read_lines(file)
     else:
         with server.opened() as (services, owner):
-            found = services.log.verify(owner.tenant, head)
-            entries = list(services.log.all(owner.tenant))
+            exported = services.log.export(owner.tenant).splitlines(keepends=True)
+    found = verify(exported, head)
     if out is not None:
-        out.write_text("".join(json.dumps(entry) + "\n" for entry in entries), encoding="utf-8")
-    shown = [] if out is not None else entries[-last:] if last > 0 else []
-    rows = [(str(e["number"]), e["body"]["time"][:19], e["body"]["by"], e["what"]) for e in shown]
+        write_bytes(out, b"".join(exported))
+    shown = [] if out is not None or last <= 0 else [json.loads(x) for x in exported[-last:]]
+    rows = [(str(e["number"]), e["body"]["time"][:19], *who_of(e), words_of(e)) for e in shown]
     end = f"{found['number']}:{found['hash']}"
-    said = f"The chain of {len(entries):,} entries is whole; it ends with {end}."
-    table = [grid(("entry", "time (UTC)", "by", "what"), rows)] if rows else []
+    said = f"The chain of {len(exported):,} entries is whole; it ends with {end}."
+    table = [grid(("entry", "time (UTC)", "by", "name", "what"), rows)] if rows else []
     return Said({"head": found, "entries": shown}, *table, said)
-
-
-def _entries(file: Path) -> list[dict[str, Any]]:
-    try:
-        return [json.loads(line) for line in file.read_text(encoding="utf-8").splitlines()]
-    except (OSError, ValueError) as error:
-        why = type(error).__name__
-        raise Refused(f"{str(file)!r} cannot be read as an export: {why}.") from None
 
 
 # ---- webhook ----------------------------------------------------------------------------------

@@ -7,6 +7,7 @@ crash may waste a charge; it may never give an unpaid answer. See docs/reference
     allotments.py     what each analyst has spent and may spend of the total
     book.py           one chain that many write to: held, extended, marked outside
     chain.py          the tables, and entries that each carry the hash of the one before
+    chain_lines.py    a chain as a file of lines, checked by those alone
     claims.py         which ledger is about which rows: opened, begun, recognised, refreshed
     freeze.py         a scan failed: nothing new is paid or kept until the owner goes on
     group_commit.py   threads that wait to write share one transaction and one sync

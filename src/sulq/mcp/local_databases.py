@@ -24,6 +24,7 @@ class LocalDatabases:
         self._limit = limit
         self._tokens = PriceTokens(secrets.token_bytes(32))
         self._rehearsals = KeptRehearsals()
+        self._asked: dict[str, set[str]] = {}  # canonical texts, where nothing else says who asked
 
     def _db(self, dataset: str) -> Database:
         found = self._databases.get(dataset)
@@ -64,6 +65,7 @@ class LocalDatabases:
         db = self._db(dataset)
         question = db.question(sql)
         self._tokens.check(price_token, "", dataset, question)
+        self._asked.setdefault(dataset, set()).update(b.text for b in question.bundles)
         with self._limit.paying(db, question) as most:
             found: Table = db.answer(question, most=most)
         return _said(found, str(db.promise))
@@ -82,7 +84,11 @@ class LocalDatabases:
     async def history(self, dataset: str, limit: int) -> dict[str, Any]:
         """This agent's own charges."""
         db = self._db(dataset)
-        own = [c for c in db.history() if not db._analyst or c.analyst == db._analyst]
+        texts = self._asked.get(dataset, set())
+        own = [
+            c for c in db.history()
+            if (c.analyst == db._analyst if db._analyst else c.query in texts)
+        ]  # fmt: skip
         lines = [
             {"question": readable(c.query), "price": queries(c.price), "time": c.time}
             for c in reversed(own[-limit:])

@@ -18,8 +18,8 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from sulq.errors import KeyRefused, LimitReached, QueryNotAllowed, SulqError
 from sulq.server.services import logs
 from sulq.server.services.access import Access, Principal
+from sulq.server.services.actors import acting
 from sulq.server.services.admission import Overload, Rate, Spaced, Waits, too_many
-from sulq.server.services.audit_log import acting
 from sulq.server.services.metrics import Metrics
 from sulq.server.services.registry import Registry
 from sulq.server.services.responses import (
@@ -112,7 +112,7 @@ class Gate:
             else:
                 await self._registry.run(self._admit, scope, context)
                 if context.principal is not None:
-                    acting.set((context.principal.person.name, context.principal.key))
+                    acting.set(context.principal.person.acting_with(context.principal.key))
             await self._app(scope, await self._read(scope, receive, context), reply)
         except HttpError as refused:
             await reply.refuse(

@@ -12,6 +12,7 @@ plain_values.py  what plain values are: frozen, with a JSON form
 price.py         Price: what a question is paid with
 query.py         Query, Rows, partitions and values
 row_sets.py      shards by number and rows by key, as people name them
+safe_text.py     text of others made safe for a terminal, a page, a spreadsheet, Markdown
 schema.py        Schema: the declared columns of one table, and that of its periods
 star.py          Star: a table of people and tables of their events, as one
 table.py         Table: rows of noisy numbers

@@ -179,3 +179,18 @@ def test_the_official_client_speaks_to_the_server(instance):
     assert len(tools.tools) == 7
     assert not answer.is_error
     assert answer.structured_content["rows"]
+
+
+def test_history_has_what_this_key_asked_and_nothing_else_of_its_person(instance):
+    """Two agents of bob's, and bob himself; what a key asked goes on with the one after it."""
+    instance.ask("age > 10")
+    (one, _), (two, _) = a_key(instance, 5), a_key(instance, 5)
+    first, second = agent_of(instance, one), agent_of(instance, two)
+    first.ask(SECRET)
+    second.ask(GROUPED)
+    mine = first.call("history", dataset="people")["questions"]
+    assert len(mine) == 1
+    assert len(second.call("history", dataset="people")["questions"]) == 1
+    assert second.call("history", dataset="people")["questions"] != mine
+    new = instance.call("POST", "/v1/keys/rotate", None, one).json["key"]
+    assert agent_of(instance, new).call("history", dataset="people")["questions"] == mine

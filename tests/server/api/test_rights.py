@@ -275,3 +275,13 @@ def test_a_removed_analyst_comes_back_with_what_they_spent(instance):
     instance.keys["bob"] = instance.call("POST", "/v1/keys", {"analyst": "bob"}, "anna").json["key"]
     assert instance.ask("age > 3").error == "BudgetExceeded"
     assert instance.ask("secret").status == 200  # what was paid for stays free
+
+
+@pytest.mark.parametrize("who", ["anna", "bob"])
+def test_a_key_for_some_datasets_lists_itself_alone(roles, who):
+    """Whoever holds it hears nothing of what else its person or tenant has."""
+    body = {"datasets": ["people"], "label": "scoped"} | ({"analyst": who} if who == "bob" else {})
+    key = roles.call("POST", "/v1/keys", body, "anna").json
+    listed = roles.call("GET", "/v1/keys", None, key["key"]).json["keys"]
+    assert [k["id"] for k in listed] == [key["id"]]
+    assert len(roles.call("GET", "/v1/keys", None, who).json["keys"]) > 1

@@ -38,17 +38,16 @@ async def add_analyst(caller: WholeOwner, body: bodies.NewAnalyst) -> Response:
 @route("DELETE /analysts/{analyst}", "Remove an analyst", replies.RemovedReply)
 async def remove_analyst(caller: WholeOwner, analyst: str) -> Response:
     """Their keys end and their invitations. What they spent stays spent."""
-    owner = caller.person
-    await caller.look(caller.services.people.remove_analyst, owner.tenant, analyst, owner.name)
+    await caller.look(caller.services.people.remove_analyst, caller.person.tenant, analyst)
     return reply({"removed": analyst})
 
 
 @route("GET /keys", "Keys, without their secrets", replies.KeysReply)
 async def keys(caller: Anyone) -> Response:
-    """Your own; an owner's list has their analysts' too."""
-    whole = caller.principal.is_owner and caller.principal.scope is None
-    person = None if whole else caller.person.id
-    found = await caller.look(caller.services.people.keys, caller.person.tenant, person)
+    """Your own; an owner's list has their analysts' too. A key for some datasets lists itself."""
+    key = None if caller.principal.scope is None else caller.principal.key
+    person = None if caller.principal.is_owner else caller.person.id
+    found = await caller.look(caller.services.people.keys, caller.person.tenant, person, key)
     return reply({"keys": found})
 
 

@@ -14,6 +14,7 @@ from fastapi import Request, Response
 
 from sulq.database import Database
 from sulq.errors import NotPermitted, Refused, in_queries
+from sulq.ledger.chain import digest
 from sulq.mcp.methods import VERSIONS, reply_to
 from sulq.mcp.tokens import PriceTokens
 from sulq.mcp.tools import answer_said, price_said, queries, schema_said
@@ -23,7 +24,7 @@ from sulq.server.api.dependencies import Anyone, Caller, Routes, context_of, rep
 from sulq.server.gate import RequestContext
 from sulq.server.services.access import Record
 from sulq.server.services.context import Services
-from sulq.server.services.histories import newest_of
+from sulq.server.services.histories import newest_with
 
 route = Routes("agents", prefix="")
 HOW = (
@@ -108,6 +109,7 @@ class AgentDesk:
         record = await self._record(dataset)
         db, question = await self._db(record), await self._question(record, sql)
         self._agents.tokens.check(price_token, self._principal.key, str(record.id), question)
+        await self._caller.look(self._remember, record, question)
         most = None  # but the cap
         if not self._principal.capped:
             unpaid = await self._services.answers.unpaid(self._principal, record, question)
@@ -132,14 +134,31 @@ class AgentDesk:
         }  # fmt: skip
 
     async def history(self, dataset: str, limit: int) -> dict[str, Any]:
-        """This person's own questions, newest first."""
-        db, who = await self._db(await self._record(dataset)), self._principal.person.in_ledger
-        found = await self._look(newest_of, db, who, limit)
+        """The questions of this key, newest first; nothing else that its person asked."""
+        record = await self._record(dataset)
+        db, who = await self._db(record), self._principal.person.in_ledger
+        asked = await self._caller.look(self._asked, record)
+        found = await self._look(newest_with, db, who, limit, asked)
         lines = [
             {"question": c["question"], "price": queries(c["price"]), "time": c["time"]}
-            for c in found["answers"]
+            for c in found
         ]
         return {"questions": lines}
+
+    def _remember(self, record: Record, question: Question) -> None:
+        """What this key asks, before it may be paid."""
+        with self._services.registry.writing() as run:
+            for bundle in question.bundles:
+                run("INSERT INTO key_questions (key, dataset, question) VALUES (?, ?, ?) "
+                    "ON CONFLICT DO NOTHING", self._principal.key, record.id,
+                    digest(bundle.text))  # fmt: skip
+
+    def _asked(self, record: Record) -> set[str]:
+        rows = self._services.registry.all(
+            "SELECT question FROM key_questions WHERE key = ? AND dataset = ?",
+            self._principal.key, record.id,
+        )  # fmt: skip
+        return {row["question"] for row in rows}
 
     # ---- through the services ---------------------------------------------------------------
 

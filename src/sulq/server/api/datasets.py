@@ -168,8 +168,7 @@ async def change(here: OwnDataset, body: bodies.Change) -> Response:
     if body.description is not None:
         await here.look(datasets.describe, here.record, body.description)
     if body.state is not None:
-        by = here.person.name
-        await here.run(datasets.set_state, here.record, body.state, body.reason, by)
+        await here.run(datasets.set_state, here.record, body.state, body.reason)
     if body.programs is not None or body.program_fuel is not None:
         await here.run(datasets.set_programs, here.record, body.programs, body.program_fuel)
     here.services.states.forget(here.record)
@@ -257,7 +256,7 @@ async def allotments(here: OwnDataset) -> Response:
 async def allot(here: OwnDataset, analyst: str, body: bodies.Allot) -> Response:
     """A cap, not a reservation: T is one for everybody. Logged in the ledger."""
     person = await here.look(here.services.people.analyst, here.record.tenant, analyst)
-    await here.run((await here.dataset()).db.allot, person.in_ledger, body.queries)
+    await here.run(here.services.datasets.allot, here.record, person, body.queries)
     return reply({"analyst": analyst, "queries": body.queries})
 
 
@@ -279,5 +278,5 @@ async def _set_invited(here: DatasetCaller, analyst: str, invited: bool) -> Resp
     people, record = here.services.people, here.record
     change = people.invite if invited else people.uninvite
     person = await here.look(people.analyst, record.tenant, analyst)
-    await here.look(change, record.id, person, here.person.name)
+    await here.look(change, record.id, person)
     return reply({"dataset": record.name, "analyst": analyst, "invited": invited})

@@ -33,11 +33,18 @@ class LogEntry(Reply):
 
     number: int = Field(examples=[41])
     kind: str = Field(examples=["invite"])
-    what: str = Field(description="In words.", examples=["alice was invited to people"])
-    body: dict[str, Any] = Field(examples=[{"time": "2026-11-18T09:30:00+00:00", "by": "anna",
-                                            "about": "alice", "dataset": "people"}])  # fmt: skip
+    body: dict[str, Any] = Field(
+        description="`by_id` and `about_id` are nobody else's, ever; `by` and `about` are names. "
+        "`what` says it in words.",
+        examples=[{"about": "alice", "about_id": "analyst:2", "by": "anna", "by_id": "owner:1",
+                   "dataset": "people", "time": "2026-11-18T09:30:00+00:00",
+                   "what": "alice was invited to people", "with": "0123456789abcdef"}],
+    )  # fmt: skip
     previous: Hash
-    hash: Hash = Field(description="SHA-256 of previous, number, kind and body, a line each.")
+    hash: Hash = Field(
+        description="SHA-256 of previous, number, kind and body, a line each; body as JSON with "
+        "its names sorted, without spaces, in ASCII."
+    )
 
 
 class LogReply(Reply):
@@ -105,7 +112,8 @@ async def audit_log(
     """Sign-ins, keys, people, invitations, freezes: each entry has the hash of the one before."""
     log, tenant = caller.services.log, caller.person.tenant
     found = await caller.look(log.entries, tenant, after, limit)
-    return reply({"entries": found, "head": await caller.look(log.head, tenant)})
+    entries = [link.shown() for link in found]
+    return reply({"entries": entries, "head": await caller.look(log.head, tenant)})
 
 
 @route(

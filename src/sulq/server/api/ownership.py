@@ -76,11 +76,16 @@ async def _arrived(caller: Caller, name: str, request: Request) -> dict[str, Any
                 waiting.clear()
         await caller.run(begun.write, b"".join(waiting))
         place = await caller.run(begun.finish)
+        await caller.look(_noted, caller, "file", name)
     except ClientDisconnect:
         raise LimitReached("the file ended in the middle. Nothing was kept.") from None
     finally:
         await caller.run(begun.clear)
     return {"source": caller.services.sources.named(place), "bytes": begun.size}
+
+
+def _noted(caller: Caller, kind: str, name: str) -> None:
+    caller.services.log.note(caller.person.tenant, kind, about=name)
 
 
 @route(
@@ -92,6 +97,7 @@ async def _arrived(caller: Caller, name: str, request: Request) -> dict[str, Any
 async def remove_file(caller: WholeOwner, file: str) -> Response:
     """Only one that no dataset is or was made of."""
     await caller.run(caller.services.uploads.remove, caller.person, file)
+    await caller.look(_noted, caller, "file-removed", file)
     return reply({"removed": file})
 
 

@@ -54,8 +54,8 @@ async def come_back(here: PageContext) -> Response:
         claims = await found.issuer.redeemed(said.get("code"), back, nonce, verifier)
         key = await here.look(found.key_for, claims)
         principal = await here.look(here.console.services.access.holder, key.id)
-        how, name = "the institution's account", str(claims.get(found.settings.name_claim, ""))
-        session = await here.look(here.console.sessions.begun, principal, how, name[:100])
+        how = "the institution's account"
+        session = await here.look(here.console.sessions.begun, principal, how)
     except SulqError as error:
         here.request.scope["refused"] = type(error).__name__
         return here.page("sign-in.html", error, next=f"{PREFIX}/")

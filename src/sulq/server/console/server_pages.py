@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Sequence
 from functools import cache
 from typing import Any
@@ -13,6 +12,7 @@ from sulq.server.api.api_reference import Route, sections
 from sulq.server.api.app import ABOUT, api
 from sulq.server.api.health import samples_of
 from sulq.server.console.request_context import PageContext, Pages
+from sulq.server.services.audit_log import who_of, words_of
 from sulq.server.services.metrics import Sample
 
 pages = Pages()
@@ -78,8 +78,11 @@ async def audit_log(here: PageContext) -> Response:
     log, tenant = here.console.services.log, principal.person.tenant
     said = here.said.get("before")
     before = int(said) if said.isascii() and said.isdigit() and len(said) < 16 else None
-    found = await here.look(log.newest, tenant, MAX_ENTRIES, before)
-    older = found[-1]["number"] if found and found[-1]["number"] > 0 else None
+    newest = await here.look(log.newest, tenant, MAX_ENTRIES, before)
+    found = [
+        (e, *who_of(e), words_of(e)) for e in (link.shown() for link in newest)
+    ]  # fmt: skip
+    older = newest[-1].number if newest and newest[-1].number > 0 else None
     head = await here.look(log.head, tenant)
     return here.page("audit-log.html", entries=found, older=older, paged=before is not None,
                      head=head)  # fmt: skip
@@ -90,9 +93,8 @@ async def export(here: PageContext) -> Response:
     """Every entry, one JSON object a line."""
     principal = here.console.services.access.whole_owner(here.principal)
     log = here.console.services.log
-    found = await here.run(lambda: list(log.all(principal.person.tenant)))
-    lines = "".join(json.dumps(entry) + "\n" for entry in found)
-    return here.file(lines.encode(), "application/x-ndjson", "audit-log.ndjson")
+    lines = await here.run(log.export, principal.person.tenant)
+    return here.file(lines, "application/x-ndjson", "audit-log.ndjson")
 
 
 # ---- the reference of the API ---------------------------------------------------------------

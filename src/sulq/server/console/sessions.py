@@ -16,8 +16,9 @@ from pathlib import Path
 
 from sulq.errors import KeyRefused, NotFound
 from sulq.server.services.access import Access, Principal
+from sulq.server.services.actors import acting_as, terminal
 from sulq.server.services.audit_log import record
-from sulq.server.services.people import People, hashed
+from sulq.server.services.people import People, hashed, person_of
 from sulq.server.services.registry import Registry, Run, now
 from sulq.server.services.settings import Settings
 from sulq.server.services.shared_rate import AnyRate
@@ -65,7 +66,7 @@ class Sessions:
         if self._rate is not None:
             self._rate.take(principal.person.id, SIGN_IN)
 
-    def begun(self, principal: Principal, how: str = "a key", name: str = "") -> Session:
+    def begun(self, principal: Principal, how: str = "a key") -> Session:
         """A new session of whoever showed who they are; the audit log says how."""
         secret = secrets.token_urlsafe(32)
         idle, longest, now = self._ago(IDLE), self._ago(LONGEST), self._registry.clock.now()
@@ -73,7 +74,7 @@ class Sessions:
             run("DELETE FROM sessions WHERE seen < ? OR begun < ?", idle, longest)
             run("INSERT INTO sessions (id, key, begun, seen) VALUES (?, ?, ?, ?)",
                 hashed(secret), principal.key, now, now)  # fmt: skip
-            log(run, principal, "sign-in", how=how, name=name)
+            log(run, principal, "sign-in", how=how)
         return Session(principal, secret)
 
     def find(self, secret: str | None) -> Session | None:
@@ -127,9 +128,11 @@ class Sessions:
             run("DELETE FROM entrances WHERE expires < ?", now)
             run("INSERT INTO entrances (id, key, expires) VALUES (?, ?, ?)",
                 hashed(token), key, expires)  # fmt: skip
-            row = run("SELECT p.house, p.name FROM keys k JOIN people p ON p.id = k.person "
+            row = run("SELECT p.* FROM keys k JOIN people p ON p.id = k.person "
                       "WHERE k.id = ?", key).fetchone()  # fmt: skip
-            record(run, row["house"], "link", about=row["name"], key=key)
+            person = person_of(row)
+            record(run, person.tenant, "link", about=person.name, about_id=person.known_as,
+                   key=key)  # fmt: skip
         return f"/console/enter/{token}"
 
     def enter(self, token: str) -> Session:
@@ -152,8 +155,9 @@ class Sessions:
 def log(run: Run, principal: Principal, kind: str, **more: str) -> None:
     """An entry of the audit log about whoever signs in or out."""
     person = principal.person
-    record(run, person.tenant, kind, about=person.name, by=person.name, role=person.role,
-           key=principal.key, **more)  # fmt: skip
+    record(run, person.tenant, kind, about=person.name, about_id=person.known_as,
+           by=person.acting_with(principal.key), role=person.role, key=principal.key,
+           **more)  # fmt: skip
 
 
 def ago(span: timedelta) -> str:
@@ -179,4 +183,7 @@ def entrance(folder: Path, analyst: str | None = None) -> str | None:
             for key in people.keys(person.tenant, person.id)
             if not key["revoked"] and key["expires"] > now() and key["datasets"] is None
         ]
-        return Sessions(registry, Access(registry)).link(keys[-1]) if keys else None
+        if not keys:
+            return None
+        with acting_as(terminal()):
+            return Sessions(registry, Access(registry)).link(keys[-1])

@@ -33,6 +33,7 @@ threads.py          few threads, shared fairly
 asked.py            a question that was read and waits for its batch
 boards.py           boards of answers, and what people of a dataset share
 answers.py          one question: read, gathered, answered, and its reply on the beat
+actors.py           who acts, as the audit log names them for good
 audit_log.py        an owner's audit log: who was let in, who decided what, chained
 oidc_settings.py    [oidc] of sulq.toml: whose accounts sign in, and what their roles open
 oidc.py             an institution's issuer: where it signs people in, and its tokens

@@ -17,13 +17,14 @@ from dataclasses import dataclass
 from typing import Any
 
 from sulq.database import Database
-from sulq.errors import NotFound, Refused, SulqError
+from sulq.errors import NotFound, Refused, SulqError, in_queries
 from sulq.ledger.location import exists
 from sulq.ledger.types import MEMORY
 from sulq.open_database import open as open_database
 from sulq.privacy.promise import Promise
 from sulq.server.services import locations
 from sulq.server.services.access import Record, record_of
+from sulq.server.services.actors import FAILED, LATE, Actor, acting
 from sulq.server.services.audit_log import record as log
 from sulq.server.services.dataset_ledgers import (
     DatasetLedgers,
@@ -32,7 +33,7 @@ from sulq.server.services.dataset_ledgers import (
     group_beside,
     note_in,
 )
-from sulq.server.services.events import FAILED, LATE, note
+from sulq.server.services.events import note
 from sulq.server.services.people import Person, check_name
 from sulq.server.services.registry import Registry, Run, Taken, alarm, new_id, now
 from sulq.server.services.renewals import Renewals, refresh_rows
@@ -40,6 +41,7 @@ from sulq.server.services.scan_times import ELSEWHERE, MadeUp, ScanTimes
 from sulq.server.services.settings import Settings
 from sulq.server.services.slots import Pace, Slots, pace_of
 from sulq.sources.postgres import is_address
+from sulq.values.price import micro_of
 from sulq.values.schema import Schema
 
 MAX_DESCRIPTION = 10_000
@@ -305,10 +307,17 @@ class Datasets(Renewals):
         check_text(description, "description", MAX_DESCRIPTION)
         with self.registry.writing() as run:
             run("UPDATE datasets SET description = ? WHERE id = ?", description, record.id)
+            log(run, record.tenant, "describe", dataset=record.name, description=description)
 
-    def set_state(
-        self, record: Record, state: str, reason: str | None = None, by: str = ""
-    ) -> None:
+    def allot(self, record: Record, person: Person, queries: Any) -> None:
+        """Let an analyst spend at most so many queries in all; None: as many as there are."""
+        self.opened(record).db.allot(person.in_ledger, queries)
+        with self.registry.writing() as run:
+            most = "all there is" if queries is None else in_queries(micro_of(queries))
+            log(run, record.tenant, "allot", dataset=record.name, about=person.name,
+                about_id=person.known_as, queries=most)  # fmt: skip
+
+    def set_state(self, record: Record, state: str, reason: str | None = None) -> None:
         """Freeze, thaw or close. A closed dataset is gone; its ledger stays.
 
         Thawed after a scan that failed, the ledger goes on too: `reason` is written there.
@@ -321,10 +330,10 @@ class Datasets(Renewals):
             run("UPDATE datasets SET state = ? WHERE id = ? AND state <> 'closed'",
                 state, record.id)  # fmt: skip
             if state != record.state:
-                note(run, record.id, KINDS[state], by=by, reason=reason)
+                note(run, record.id, KINDS[state], reason=reason)
                 if state == "frozen":
-                    who = f" by {by}" if by else ""
-                    words = f"{record.name!r} was frozen{who}: nothing may be asked."
+                    who = acting.get().name
+                    words = f"{record.name!r} was frozen by {who}: nothing may be asked."
                     alarm(run, record.tenant, record.id, "frozen", words)
             if state == "closed":
                 run("DELETE FROM members WHERE dataset = ?", record.id)
@@ -386,7 +395,7 @@ class Datasets(Renewals):
             )  # fmt: skip
 
 
-def _freeze(run: Run, record: Record, by: str) -> bool:
+def _freeze(run: Run, record: Record, by: Actor) -> bool:
     """Freeze a dataset that is open; was it?"""
     moved = run("UPDATE datasets SET state = 'frozen' WHERE id = ? AND state = 'open'", record.id)
     if moved.rowcount:

@@ -10,6 +10,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from sulq.server.services import audit_log, outbox
+from sulq.server.services.actors import Actor, acting
 from sulq.server.services.registry import Registry, now
 from sulq.server.services.registry_file import Run
 
@@ -24,26 +25,26 @@ WORDS = {
     "refresh": "its rows are taken as they are",
     "append": "rows of new periods were taken in",
 }
-LATE = "the server, because rows were late too often"
-FAILED = "the server, because a scan failed"
 LOGGED = WORDS.keys() - {"remove"}  # in the audit log too, which says of whom removed by itself
 
 
 def note(
-    run: Run, dataset: int, kind: str, *, who: str | None = None, by: str = "",
-    reason: str | None = None,
+    run: Run, dataset: int, kind: str, *, who: str | None = None, who_id: str = "",
+    by: Actor | None = None, reason: str | None = None,
 ) -> None:  # fmt: skip
-    """One more decision about a dataset; `by` is nobody's name if it was made at the server.
+    """One more decision about a dataset, of whoever acts unless `by` says who decided.
 
     The owner's audit log has it too, with the reason.
     """
+    actor = by or acting.get()
     run("INSERT INTO events (dataset, time, kind, person, decided) VALUES (?, ?, ?, ?, ?)",
-        dataset, now(), kind, who, by)  # fmt: skip
+        dataset, now(), kind, who, actor.name)  # fmt: skip
     if kind in LOGGED:
         tenant, name = run("SELECT house, name FROM datasets WHERE id = ?", dataset).fetchone()
-        audit_log.record(run, tenant, kind, about=who or "", by=by, dataset=name, reason=reason)
+        audit_log.record(run, tenant, kind, about=who or "", about_id=who_id, by=actor,
+                         dataset=name, reason=reason)  # fmt: skip
         if kind == "freeze":
-            said = f"{name!r} is frozen{f' by {by}' if by else ''}: nothing may be asked."
+            said = f"{name!r} is frozen by {actor.name}: nothing may be asked."
             outbox.enqueue(run, tenant, outbox.FROZEN, said, dataset=name)
 
 

@@ -26,6 +26,8 @@ from sulq.errors import LedgerDamaged, Refused, SulqError
 from sulq.ledger.location import move, noted, original, shown
 from sulq.ledger.seal import FOLDER as SEALED
 from sulq.ledger.seal import Seal
+from sulq.server.services.actors import acting_as, terminal
+from sulq.server.services.audit_log import AuditLog
 from sulq.server.services.dataset_ledgers import book_at, is_group_at, note_in
 from sulq.server.services.locations import LEDGERS, every, former
 from sulq.server.services.passwords import FILE as PASSWORDS
@@ -70,7 +72,8 @@ def begin(folder: Path, owner: str) -> Key | None:
             people = People(registry)
             if address is not None and people.all_owners():
                 return None
-            return people.new_key(people.add_owner(owner), days=OWNER_DAYS, label="first")
+            with acting_as(terminal()):
+                return people.new_key(people.add_owner(owner), days=OWNER_DAYS, label="first")
     except BaseException:
         _unmake(folder)
         raise
@@ -123,7 +126,18 @@ def backup(folder: Path, out: Path) -> dict[str, Any]:
     }  # fmt: skip
     (partial / ABOUT).write_text(json.dumps(about, indent=2), encoding="utf-8")
     partial.rename(out)
+    _note_all(folder, "backup", ledgers=len(heads))
     return about
+
+
+def _note_all(folder: Path, kind: str, **more: Any) -> None:
+    """An entry in the audit log of every owner: this concerns them all."""
+    with (
+        closing(Registry.open(folder, ServerSettings.load(folder).registry)) as registry,
+        acting_as(terminal()),
+    ):
+        for owner in People(registry).all_owners():
+            AuditLog(registry).note(owner.tenant, kind, **more)
 
 
 def _copied(file: Path, copy: Path) -> None:
@@ -174,6 +188,8 @@ def restore(copy: Path, folder: Path, reason: str) -> dict[str, Any]:
             said = {"backup": about["made"], "reason": reason, "number": head["number"]}
             note_in(folder / LEDGERS / name, "restore", said)
             restored.append(name)
+    if fresh or restored:
+        _note_all(folder, "restore", backup=about["made"], reason=reason)
     return {"made": about["made"], "restored": restored, "whole": fresh}
 
 

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import heapq
 import itertools
-import json
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence, Set
 from dataclasses import asdict
 from typing import Any
 
 from sulq.database import Database
-from sulq.ledger import Charge, Entry, Ledger
+from sulq.ledger import Charge, Entry, Ledger, canonical
+from sulq.ledger.chain import digest
+from sulq.ledger.chain_lines import Link
 from sulq.questions.describe import readable
 from sulq.report import answer_parts, decision
 
@@ -35,6 +36,14 @@ def newest_of(db: Database, analyst: str, limit: int) -> dict[str, Any]:
     return {"answers": [_charge(db, charge, False) for charge in asked], "next": None}
 
 
+def newest_with(db: Database, analyst: str, limit: int, texts: Set[str]) -> list[dict[str, Any]]:
+    """The last questions of one analyst, newest first: those whose text has one of these hashes."""
+    end = db._ledger.head().number + 1
+    asked = _charges(db._ledger, max(0, end - CHARTED), end, analyst)
+    own = (charge for charge in asked if digest(charge.query) in texts)
+    return [_charge(db, charge, False) for charge in itertools.islice(own, limit)]
+
+
 def _charge(db: Database, charge: Charge, shown: bool) -> dict[str, Any]:
     said = asdict(charge)
     if charge.own is None:
@@ -46,7 +55,7 @@ def _charge(db: Database, charge: Charge, shown: bool) -> dict[str, Any]:
 def chain_of(db: Database) -> Iterator[bytes]:
     """Every entry as a line of JSON, for whoever checks the hashes elsewhere."""
     for entry in db.entries():
-        yield json.dumps(asdict(entry)).encode() + b"\n"
+        yield Link(**(asdict(entry) | {"body": canonical(entry.body)})).line()
 
 
 # ---- the owner's timeline -------------------------------------------------------------------

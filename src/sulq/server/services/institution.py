@@ -15,18 +15,21 @@ from datetime import UTC, datetime, timedelta
 from typing import Any, NoReturn
 
 from sulq.errors import KeyRefused, NotFound, NotPermitted, Refused
+from sulq.server.services.actors import ROLES, Actor, account_id, acting, acting_as
 from sulq.server.services.audit_log import record
 from sulq.server.services.high_water import LEAP
 from sulq.server.services.oidc import Claims, Issuer, refused, used_id
 from sulq.server.services.oidc_settings import OidcSettings
-from sulq.server.services.people import NAME, Key, People, Person, hashed, person_of
+from sulq.server.services.people import NAME, Account, Key, People, Person, hashed, person_of
 from sulq.server.services.registry import Registry, Run, Taken, now
 from sulq.server.services.shared_rate import rate_of
+from sulq.values.safe_text import one_line
 
 LABEL = "signed in by the institution"
 BEGUN = timedelta(minutes=10)  # for a browser to come back
 MAX_BEGUN = 10_000  # sign-ins on their way
 EXCHANGES = 5.0, 50  # tokens from one address: a second, and at once
+MAX_ACCOUNT = 100  # letters of an account's name
 UNFIT = re.compile(r"[^A-Za-z0-9._-]+")
 
 
@@ -89,6 +92,17 @@ class Institution:
 
     def key_for(self, claims: Claims) -> Key:
         """A key for some hours, for whoever the claims name; NotPermitted without a role."""
+        account = self._account(claims)
+        with acting_as(Actor(account_id(account.issuer, account.subject), account.name)):
+            return self._key_for(claims, account)
+
+    def _account(self, claims: Claims) -> Account:
+        """Whose token it is, and what the institution calls them."""
+        said, subject = claims.get(self.settings.name_claim), claims["sub"]
+        name = one_line(said)[:MAX_ACCOUNT] if isinstance(said, str) and said.strip() else ""
+        return Account(self.settings.issuer, subject, name or one_line(subject))
+
+    def _key_for(self, claims: Claims, account: Account) -> Key:
         roles = _roles(claims, self.settings.roles_claim)
         owner = self._people.owner(self.settings.owner)
         person = self._known(claims["sub"])
@@ -98,13 +112,10 @@ class Institution:
             person = person or self._new(owner, claims)
             self._set_invitations(owner, person, roles)
         else:
-            self._turn_away(owner, person, claims)
+            self._turn_away(owner, person)
         self._tidy(person)
-        name = str(claims.get(self.settings.name_claim, ""))[:100]
-        return self._people.new_key(
-            person, label=LABEL, lasts=timedelta(hours=self.settings.hours),
-            account={"subject": claims["sub"], "name": name},
-        )  # fmt: skip
+        lasts = timedelta(hours=self.settings.hours)
+        return self._people.new_key(person, label=LABEL, lasts=lasts, account=account)
 
     def link(self, person: Person, subject: str) -> None:
         """Let an account sign in as an analyst who is there already."""
@@ -119,7 +130,8 @@ class Institution:
     def _link(self, run: Run, person: Person, subject: str) -> None:
         run("INSERT INTO identities (issuer, subject, person, created) VALUES (?, ?, ?, ?)",
             self.settings.issuer, subject, person.id, now())  # fmt: skip
-        record(run, person.tenant, "linked", about=person.name, subject=subject)
+        record(run, person.tenant, "linked", about=person.name, about_id=person.known_as,
+               issuer=self.settings.issuer, subject=subject)  # fmt: skip
 
     def _known(self, subject: str) -> Person | None:
         row = self._registry.one(
@@ -158,18 +170,23 @@ class Institution:
                                      "state <> 'closed'", owner.tenant, name)  # fmt: skip
             if row is not None:
                 change = self._people.invite if name in opened else self._people.uninvite
-                change(row["id"], person, "the institution's roles")
+                change(row["id"], person, ROLES)
 
-    def _turn_away(self, owner: Person, person: Person | None, claims: Claims) -> NoReturn:
+    def _turn_away(self, owner: Person, person: Person | None) -> NoReturn:
         """Nobody without a role is let in; the keys of whoever had one end."""
-        said = claims.get(self.settings.name_claim)
-        about = person.name if person is not None else str(said)[:100]
+        about = acting.get().name if person is None else person.name
         with self._registry.writing() as run:
             if person is not None:
                 run("UPDATE keys SET revoked = ? WHERE person = ? AND label = ? "
                     "AND revoked IS NULL", now(), person.id, LABEL)  # fmt: skip
-            record(run, owner.tenant, "sign-in-refused", about=about, by=about,
-                   subject=claims["sub"], why="no role")  # fmt: skip
+            record(
+                run,
+                owner.tenant,
+                "sign-in-refused",
+                about=about,
+                about_id=None if person is None else person.known_as,
+                why="no role",
+            )
         raise NotPermitted(
             "not signed in: this account has no role here. Nothing was charged.\nAsk whoever "
             "gives roles at your institution."

@@ -12,13 +12,14 @@ from __future__ import annotations
 import json
 import re
 import secrets
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from datetime import timedelta
 from hashlib import sha256
 from typing import Any
 
-from sulq.errors import NotFound, Refused
+from sulq.errors import NotFound, Refused, in_queries
+from sulq.server.services.actors import Actor
 from sulq.server.services.audit_log import record
 from sulq.server.services.events import note
 from sulq.server.services.registry import Registry, Taken, new_id, now
@@ -41,6 +42,15 @@ class Person:
     role: str
 
     @property
+    def known_as(self) -> str:
+        """What the audit log calls them, whatever their name: nobody else is ever called so."""
+        return f"{self.role}:{self.id}"
+
+    def acting_with(self, key: str) -> Actor:
+        """They as whoever acts, with the key of this public half."""
+        return Actor(self.known_as, self.name, key)
+
+    @property
     def in_ledger(self) -> str:
         """The name charges carry. No analyst's name begins with @."""
         return f"@{self.name}" if self.role == "owner" else self.name
@@ -54,6 +64,15 @@ class Key:
     text: str
     expires: str
     scram: str = field(default="", repr=False)  # what the registry keeps of it for a proof
+
+
+@dataclass(frozen=True, slots=True)
+class Account:
+    """An account of an institution, and its name as the institution writes it."""
+
+    issuer: str
+    subject: str
+    name: str
 
 
 def check_name(name: Any, what: str) -> str:
@@ -85,7 +104,7 @@ class People:
                     "VALUES (0, ?, 'owner', ?)", name, now(),
                 )  # fmt: skip
                 run("UPDATE people SET house = id WHERE id = ?", number)
-                record(run, number, "owner", about=name)
+                record(run, number, "owner", about=name, about_id=f"owner:{number}")
         except Taken:
             raise Refused(f"owner={name!r} is there already.") from None
         return Person(number, number, name, "owner")
@@ -114,15 +133,17 @@ class People:
             ).fetchone()  # fmt: skip
             if known is not None and known["removed"] is None:
                 raise Refused(f"analyst={name!r} is there already.")
-            record(run, tenant, "analyst", about=name)
             if known is not None:
                 run("UPDATE people SET removed = NULL WHERE id = ?", known["id"])
-                return person_of(known)
-            number = new_id(
-                run, "INSERT INTO people (house, name, role, created) "
-                "VALUES (?, ?, 'analyst', ?)", tenant, name, now(),
-            )  # fmt: skip
-        return Person(number, tenant, name, "analyst")
+                person = person_of(known)
+            else:
+                number = new_id(
+                    run, "INSERT INTO people (house, name, role, created) "
+                    "VALUES (?, ?, 'analyst', ?)", tenant, name, now(),
+                )  # fmt: skip
+                person = Person(number, tenant, name, "analyst")
+            record(run, tenant, "analyst", about=name, about_id=person.known_as)
+        return person
 
     def analyst(self, tenant: int, name: str) -> Person:
         """An analyst of this tenant."""
@@ -150,13 +171,13 @@ class People:
             listed += [] if row["dataset"] is None else [row["dataset"]]
         return list(found.values())
 
-    def remove_analyst(self, tenant: int, name: str, by: str = "") -> None:
+    def remove_analyst(self, tenant: int, name: str) -> None:
         """Take away an analyst's keys and invitations. What they spent stays spent."""
         person = self.analyst(tenant, name)
         with self._registry.writing() as run:
             for row in run("SELECT dataset FROM members WHERE person = ?", person.id).fetchall():
-                note(run, row["dataset"], "remove", who=name, by=by)
-            record(run, tenant, "analyst-removed", about=name, by=by)
+                note(run, row["dataset"], "remove", who=name)
+            record(run, tenant, "analyst-removed", about=name, about_id=person.known_as)
             run("UPDATE people SET removed = ? WHERE id = ?", now(), person.id)
             run("UPDATE keys SET revoked = ? WHERE person = ? AND revoked IS NULL",
                 now(), person.id)  # fmt: skip
@@ -164,20 +185,20 @@ class People:
 
     # ---- invitations ----------------------------------------------------------------------
 
-    def invite(self, dataset: int, person: Person, by: str = "") -> None:
+    def invite(self, dataset: int, person: Person, by: Actor | None = None) -> None:
         """Let an analyst see and ask a dataset."""
         with self._registry.writing() as run:
             new = run("INSERT INTO members (dataset, person) VALUES (?, ?) ON CONFLICT DO NOTHING",
                       dataset, person.id).rowcount  # fmt: skip
             if new:
-                note(run, dataset, "invite", who=person.name, by=by)
+                note(run, dataset, "invite", who=person.name, who_id=person.known_as, by=by)
 
-    def uninvite(self, dataset: int, person: Person, by: str = "") -> None:
+    def uninvite(self, dataset: int, person: Person, by: Actor | None = None) -> None:
         """The dataset is no longer there for this analyst."""
         with self._registry.writing() as run:
             gone = run("DELETE FROM members WHERE dataset = ? AND person = ?", dataset, person.id)
             if gone.rowcount:
-                note(run, dataset, "uninvite", who=person.name, by=by)
+                note(run, dataset, "uninvite", who=person.name, who_id=person.known_as, by=by)
 
     def members(self, dataset: int) -> list[str]:
         """The analysts invited to a dataset."""
@@ -192,7 +213,7 @@ class People:
     def new_key(
         self, person: Person, *, datasets: Sequence[str] | None = None, days: int | None = None,
         label: str = "", cap: Any = None, lasts: timedelta | None = None,
-        account: Mapping[str, str] | None = None,
+        account: Account | None = None,
     ) -> Key:  # fmt: skip
         """A new key for a person, for some datasets only if they are named.
 
@@ -217,20 +238,27 @@ class People:
                 "scram) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)",
                 key.id, hashed(secret), person.id, label, scope, begun, expires, most, key.scram,
             )  # fmt: skip
+            if account is not None:
+                run("INSERT INTO key_accounts (key, issuer, subject, name) VALUES (?, ?, ?, ?)",
+                    key.id, account.issuer, account.subject, account.name)  # fmt: skip
             said = {"key": key.id, "label": label, "datasets": datasets and list(datasets)}
-            who = dict(account or {})
-            record(run, person.tenant, "key", about=person.name, by=who.get("name"),
-                   expires=expires, **said, **who)  # fmt: skip
+            by = None if account is None else person.acting_with(key.id)
+            record(run, person.tenant, "key", about=person.name, about_id=person.known_as, by=by,
+                   expires=expires, cap=None if most is None else in_queries(most),
+                   **said)  # fmt: skip
         return replace(key, expires=expires)
 
-    def keys(self, tenant: int, person: int | None = None) -> list[dict[str, Any]]:
-        """The keys of a tenant, or of one person in it; never their secrets."""
+    def keys(
+        self, tenant: int, person: int | None = None, key: str | None = None
+    ) -> list[dict[str, Any]]:
+        """The keys of a tenant, of one person in it, or one of them; never their secrets."""
         rows = self._registry.all(
             "SELECT k.id, p.name person, p.role, k.label, coalesce(k.datasets, 'null') datasets, "
             "k.created, k.expires, k.revoked, k.spend_cap AS cap_micro, k.spent AS spent_micro "
             "FROM keys k JOIN people p ON p.id = k.person "
-            "WHERE p.house = ? AND p.id = coalesce(?, p.id) ORDER BY k.created, k.id",
-            tenant, person,
+            "WHERE p.house = ? AND p.id = coalesce(?, p.id) AND k.id = coalesce(?, k.id) "
+            "ORDER BY k.created, k.id",
+            tenant, person, key,
         )  # fmt: skip
         return [dict(row) | {"datasets": json.loads(row["datasets"])} for row in rows]
 
@@ -250,9 +278,14 @@ class People:
             if made.rowcount != 1:
                 raise NotFound(f"there is no key {key!r}.")
             run("UPDATE keys SET revoked = ? WHERE id = ?", now(), key)
-            row = run("SELECT k.expires, p.house, p.name FROM keys k JOIN people p ON "
+            row = run("SELECT k.expires, p.* FROM keys k JOIN people p ON "
                       "p.id = k.person WHERE k.id = ?", new.id).fetchone()  # fmt: skip
-            record(run, row["house"], "key-replaced", about=row["name"], key=new.id, before=key)
+            run("INSERT INTO key_accounts (key, issuer, subject, name) SELECT ?, issuer, subject, "
+                "name FROM key_accounts WHERE key = ?", new.id, key)  # fmt: skip
+            run("UPDATE key_questions SET key = ? WHERE key = ?", new.id, key)
+            person = person_of(row)
+            record(run, person.tenant, "key-replaced", about=person.name,
+                   about_id=person.known_as, key=new.id, before=key)  # fmt: skip
         return replace(new, expires=row["expires"])
 
     def revoke(self, tenant: int, key: str, person: int | None = None) -> None:
@@ -263,9 +296,10 @@ class People:
                 "(SELECT id FROM people WHERE house = ? AND id = coalesce(?, id))",
                 now(), key, tenant, person,
             )  # fmt: skip
-            for row in run("SELECT p.name FROM keys k JOIN people p ON p.id = k.person "
+            for row in run("SELECT p.* FROM keys k JOIN people p ON p.id = k.person "
                            "WHERE k.id = ?", key).fetchall() if done.rowcount else ():  # fmt: skip
-                record(run, tenant, "key-revoked", about=row["name"], key=key)
+                record(run, tenant, "key-revoked", about=row["name"],
+                       about_id=person_of(row).known_as, key=key)  # fmt: skip
         if done.rowcount != 1:
             raise NotFound(f"there is no key {key!r}.")
 

@@ -208,8 +208,25 @@ CREATE TABLE told (                  -- what was said once and is not said again
 # How often the machine's clock was accepted: a server that runs then goes on from it.
 SINCE_10 = "ALTER TABLE clock ADD COLUMN accepted BIGINT NOT NULL DEFAULT 0"
 
+# Kept when the key is forgotten: the audit log names keys for good.
+SINCE_11 = """
+CREATE TABLE key_accounts (          -- keys that an institution's accounts signed in for
+  key TEXT PRIMARY KEY,
+  issuer TEXT NOT NULL,
+  subject TEXT NOT NULL,
+  name TEXT NOT NULL                 -- as the institution wrote it then
+) WITHOUT ROWID;
+CREATE TABLE key_questions (         -- what was asked with a key that a program holds
+  key TEXT NOT NULL,
+  dataset INTEGER NOT NULL REFERENCES datasets (id),
+  question TEXT NOT NULL,            -- SHA-256 of its canonical text
+  PRIMARY KEY (key, dataset, question)
+) WITHOUT ROWID
+"""
+
 STEPS = (
     TABLES, SINCE_2, SINCE_3, SINCE_4, SINCE_5, SINCE_6, SINCE_7, SINCE_8, SINCE_9, SINCE_10,
+    SINCE_11,
 )  # fmt: skip
 VERSION = len(STEPS)
 

@@ -17,6 +17,7 @@ from sulq.programs.library import FUEL
 from sulq.questions.programs_used import check_switch
 from sulq.server.services import locations
 from sulq.server.services.access import Record
+from sulq.server.services.audit_log import record as log
 from sulq.server.services.dataset_ledgers import DatasetLedgers, check_text
 from sulq.server.services.events import note
 from sulq.server.services.locations import LEDGERS
@@ -73,6 +74,9 @@ class Renewals:
         check_switch(said.get("programs", False), said.get("program_fuel", FUEL), mode)
         with self.registry.writing() as run:
             run("UPDATE datasets SET arguments = ? WHERE id = ?", json.dumps(said), record.id)
+            on = "on" if said.get("programs") else "off"
+            log(run, record.tenant, "programs", dataset=record.name, programs=on,
+                fuel=said.get("program_fuel"))  # fmt: skip
         self.forget(record)
 
     def _renew(

@@ -15,7 +15,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
-from sulq.errors import MICRO, BudgetExceeded, NotFound, Refused
+from sulq.errors import MICRO, BudgetExceeded, NotFound, Refused, in_queries
+from sulq.server.services.audit_log import record
 from sulq.server.services.registry import Registry
 from sulq.values.price import micro_of
 
@@ -60,8 +61,12 @@ class SpendingCaps:
                 "WHERE id = ? AND person IN (SELECT id FROM people WHERE house = ?)",
                 most, most is None, key, tenant,
             )  # fmt: skip
-        if done.rowcount != 1:
-            raise NotFound(f"there is no key {key!r}.")
+            if done.rowcount != 1:
+                raise NotFound(f"there is no key {key!r}.")
+            row = run("SELECT p.* FROM keys k JOIN people p ON p.id = k.person WHERE k.id = ?",
+                      key).fetchone()  # fmt: skip
+            record(run, tenant, "cap", about=row["name"], about_id=f"{row['role']}:{row['id']}",
+                   key=key, queries="none" if most is None else in_queries(most))  # fmt: skip
         return self.of(key)
 
     def take(self, key: str, micro: int) -> None:

@@ -94,6 +94,7 @@ class Webhooks:
         self.shown(tenant)
         with self._registry.writing() as run:
             outbox.enqueue(run, tenant, outbox.TEST, "A message to see that messages arrive.")
+            record(run, tenant, "webhook-test")
 
     def _check(self, url: str) -> None:
         if self._secret is None or not self._hosts:
