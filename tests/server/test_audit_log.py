@@ -240,7 +240,7 @@ def test_every_command_that_decides_leaves_an_entry_by_the_terminal(tmp_path, is
         for words, kind in (
             (["backup", str(found.folder), str(copy)], "backup"),
             (["owner", "add", "xenia", "--dir", str(found.folder)], None),
-            (["clock", "--accept", "--reason", "why", "--dir", str(found.folder)], "clock"),
+            (["clock", "--accept", "--reason", "why", *at], "clock"),
         ):
             assert run(app, words).exit_code == 0
             assert kind in (None, log()[-1]["kind"])

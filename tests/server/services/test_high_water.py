@@ -308,7 +308,7 @@ def test_a_mark_from_a_clock_ahead_is_taken_back(instance, machine):
         machine.go_on(timedelta(minutes=1))
         assert works(running, instance.keys["bob"])
         for owner in ("anna", "carl"):
-            entry = list(running.log.all(running.people.owner(owner).tenant))[-1]
+            entry = list(running.log.all(running.people.owner(owner).tenant))[-1].shown()
             assert entry["kind"] == "clock"
             assert entry["body"]["reason"] == "the battery was empty"
     with instance.services() as services:
