@@ -123,7 +123,7 @@ def alarms(
     with server.opened() as (services, owner):
         found = [dict(row) for row in services.registry.alarms(owner.tenant)]
         if seen:
-            services.registry.see_alarms(owner.tenant)
+            services.log.see_alarms(owner.tenant)
     rows = [(a["time"][:19], a["dataset"] or "", a["kind"], a["message"]) for a in found]
     return Said({"alarms": found}, grid(("time (UTC)", "dataset", "kind", "what"), rows))
 

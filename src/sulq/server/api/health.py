@@ -60,7 +60,7 @@ async def alarms(caller: WholeOwner) -> Response:
 @route("POST /alarms/seen", "Mark all alarms as seen", replies.SeenReply)
 async def seen(caller: WholeOwner) -> Response:
     """Late replies are counted anew towards the freezing of a dataset."""
-    await caller.look(caller.services.registry.see_alarms, caller.person.tenant)
+    await caller.look(caller.services.log.see_alarms, caller.person.tenant)
     return reply({"seen": True})
 
 

@@ -101,6 +101,14 @@ class AuditLog:
         with self._registry.writing() as run:
             record(run, tenant, kind, about=about, **more)
 
+    def see_alarms(self, tenant: int) -> None:
+        """The owner has seen them; late replies are counted anew towards a freeze."""
+        with self._registry.writing() as run:
+            done = run("UPDATE alarms SET seen = ? WHERE house = ? AND seen IS NULL",
+                       now(), tenant)  # fmt: skip
+            if done.rowcount:
+                record(run, tenant, "alarms-seen")
+
     def head(self, tenant: int) -> dict[str, Any]:
         """The number and the hash of the newest entry: what to keep elsewhere."""
         number, hash = self._registry.one(NEWEST, tenant) or (EMPTY.number, EMPTY.hash)

@@ -24,7 +24,6 @@ from typing import Any, TypeVar
 from sulq.errors import LedgerDamaged, Refused
 from sulq.ledger.chain import now as now  # UTC, ISO 8601, so that times sort as text
 from sulq.server.services import logs, outbox
-from sulq.server.services.audit_log import record
 from sulq.server.services.high_water import ClockDoubt, HighWater
 from sulq.server.services.registry_file import RegistryFile, Run, Taken
 from sulq.server.services.registry_server import RegistryServer
@@ -165,14 +164,6 @@ class Registry:
                           owner["id"], what).rowcount  # fmt: skip
                 if new:
                     alarm(run, owner["id"], None, "clock", str(doubt))
-
-    def see_alarms(self, tenant: int) -> None:
-        """The owner has seen them; late replies are counted anew towards a freeze."""
-        with self.writing() as run:
-            done = run("UPDATE alarms SET seen = ? WHERE house = ? AND seen IS NULL",
-                       now(), tenant)  # fmt: skip
-            if done.rowcount:
-                record(run, tenant, "alarms-seen")
 
     def alarms(self, tenant: int) -> Sequence[Any]:
         """An owner's alarms, newest first."""
