@@ -135,8 +135,9 @@ def test_statements_that_sqlalchemy_writes_are_answered(engine):
     with engine.connect() as connection:
         rows = connection.execute(asked).all()
         assert len(rows) == 2
-        assert rows[0].age >= rows[1].age
-        assert rows[0].age_low <= rows[0].age <= rows[0].age_high
+        ages = [row.age for row in rows if row.age is not None]  # NULL: too noisy to say
+        assert ages == sorted(ages, reverse=True)
+        assert all(row.age is None or row.age_low <= row.age <= row.age_high for row in rows)
         one = sa.select(sa.func.count()).select_from(t).where(t.c.smoker.is_(True))
         assert isinstance(connection.execute(one).scalar(), float)
         connection.commit()

@@ -579,7 +579,8 @@ def test_what_was_paid_for_is_known_over_http_too(pair):
     assert "estimated from stored answers" in found.note
     assert "you already know this: " in str(db.price(Query(where="secret")))
     table = db.sql("select avg(secret) as share from people where age >= 50", free=True)
-    assert table["share_low"][0] < table["share"][0] < table["share_high"][0]
+    assert table["share_low"][0] < table["share_high"][0]
+    assert table["share"] == [None]  # too noisy to say
     with pytest.raises(sulq.NotKnown, match="Nothing was charged"):
         db.estimate(Query(where="age > 41 and income < 777"))
     reply = served.call("POST", f"{D}/estimate", {"sql": "select avg(secret) from people"}, "bob")

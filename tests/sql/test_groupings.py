@@ -82,6 +82,7 @@ def test_counts_cost_less_than_each_grouping(db):
     assert len(db.history()) == 1
 
 
+@pytest.mark.usefixtures("every_number")
 def test_other_aggregates_are_asked_grouping_by_grouping(db):
     """Means have no residuals; the rows are those of each statement, and so is the price."""
     asked = "select kind, count(*) as n, avg(age) as age from t group by rollup (kind)"

@@ -45,6 +45,7 @@ WAYS = [(None, "laplace"), *(("postgres", "gaussian") for e in ENGINES if e == "
 
 
 @pytest.mark.parametrize(("engine", "noise"), WAYS)
+@pytest.mark.usefixtures("every_number")
 def test_without_noise_the_value_is_that_of_duckdb(engine, noise):
     """Whole numbers exactly, others to a cell; by groups, of some rows, from either end."""
     people = table()
@@ -120,6 +121,7 @@ def test_a_stored_choice_is_read_back():
 
 
 @pytest.mark.parametrize("column", ["age", "income"])
+@pytest.mark.usefixtures("every_number")
 def test_ends_hold_the_value(column):
     """In at least 95% of 60 runs, ties or not, and where nothing can be said. False alarm: 1e-4."""
     people, runs = table(), times(60, 300)

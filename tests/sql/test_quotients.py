@@ -43,6 +43,7 @@ def test_ends_that_chance_alone_gives_are_seen(monkeypatch):
     assert right < 0.8
 
 
+@pytest.mark.usefixtures("every_number")
 def test_a_variance_that_noise_made_negative_divides_nothing():
     """A slope has no value and no ends where the variance below it came out negative."""
     schema = {c: {"type": "number", "low": 0, "high": 1000} for c in "xy"}

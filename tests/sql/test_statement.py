@@ -450,6 +450,7 @@ STATEMENTS = 504
 
 
 @pytest.mark.parametrize("seed", some(range(12), 4))
+@pytest.mark.usefixtures("every_number")
 def test_random_statements_equal_duckdb(table, plain, seed):
     """168 statements from a generator (504 in soak): DuckDB's numbers in every group, and equal
     integers from both engines. Groups that DuckDB leaves out are there, as 0 or NaN."""
@@ -480,6 +481,7 @@ def test_a_wrong_answer_would_be_seen(db, plain):
         compare(db, plain, [f"{good} limit 1", good], 1, outputs)
 
 
+@pytest.mark.usefixtures("every_number")
 def test_correlations_equal_duckdb(db, plain):
     """CORR and regressions, where there is anything to correlate."""
     outputs = (
@@ -497,6 +499,7 @@ def test_correlations_equal_duckdb(db, plain):
                 assert agree(row[f"v{i}"], wanted[i], 1e-6), (sql, row, i)
 
 
+@pytest.mark.usefixtures("every_number")
 def test_truth_counts_as_one(db, plain):
     """AVG and SUM of a Boolean are a share and a count; DuckDB wants a cast for that."""
     ours = db.sql(
@@ -514,6 +517,7 @@ SHARES = (0.01, 0.25, 0.5, 0.9)
 
 @pytest.mark.parametrize("x", ["age", "income", "score", '"household size"', "age * 10", "hours"])
 @pytest.mark.parametrize("by", ["1 > 0", "region", "smoker"])
+@pytest.mark.usefixtures("every_number")
 def test_quantiles_equal_duckdb(db, plain, x, by):
     """MEDIAN and PERCENTILE_CONT lie between DuckDB's neighbouring values, to one fine cell."""
     parts = [
@@ -570,6 +574,7 @@ ORDERED = [
 
 
 @pytest.mark.parametrize("sql", ORDERED)
+@pytest.mark.usefixtures("every_number")
 def test_having_order_and_limit_equal_duckdb(db, plain, sql):
     """On the same exact values the same rows come in the same order."""
     theirs = plain.execute(sql).fetchall()
@@ -708,6 +713,7 @@ def test_price_reads_no_rows(table):
 
 @pytest.mark.parametrize("noise", ["gaussian", "laplace", "stitched", "binomial"])
 @pytest.mark.parametrize("guarantee", ["beliefs", "dp"])
+@pytest.mark.usefixtures("every_number")
 def test_every_kind_of_noise_answers_sql(table, noise, guarantee):
     """Exact under silent noise with each promise; binomial noise counts only."""
     db = opened(table, PEOPLE, name="people", noise=noise, guarantee=guarantee, queries=100)

@@ -57,12 +57,26 @@ def test_frames_and_files_carry_a_note(table):
     assert [line[-1] for line in lines[1:]] == said
 
 
-def test_a_frame_without_notes_has_no_such_column(table):
-    """Where nothing is to be said the columns are those that were asked for."""
+def test_a_frame_always_has_a_column_of_notes(table):
+    """The columns follow from the question, never from what the noise made of it."""
     import dataclasses
 
     plain = dataclasses.replace(table, too_few=(), too_noisy={})
-    assert plain.to_arrow().column_names == list(table.columns)
+    assert plain.to_arrow().column_names == [*table.columns, "note"]
+    assert set(plain.to_arrow()["note"].to_pylist()) == {""}
+
+
+def test_a_number_too_noisy_to_say_is_missing(table):
+    """Missing in rows, frames, JSON and CSV, never a 0 that looks like data; its ends stay."""
+    name = next(n for n, marks in table.too_noisy.items() if any(marks))
+    row = list(table.too_noisy[name]).index(True)
+    assert table[name][row] is None
+    assert table[f"{name}_low"][row] < table[f"{name}_high"][row]
+    assert table.to_json()["rows"][row][name] is None
+    assert table.to_pandas()[name].isna()[row]
+    assert table.to_arrow()[name].to_pylist()[row] is None
+    assert f"{name}" in table.to_pandas()["note"][row]
+    assert table.to_csv().splitlines()[1 + row].split(",")[list(table.columns).index(name)] == ""
 
 
 def test_charts_leave_the_bar_out(table):

@@ -31,19 +31,61 @@ def true_cells(node: Node, schema: Schema) -> tuple[int, ...]:
 def reachable(node: Node, schema: Schema, most: int = 2**16) -> tuple[Any, ...] | None:
     """Every value an expression over few-valued columns can have; None where it may be missing.
 
-    Found from the declarations alone. None instead of a tuple: too many combinations, or a
+    Found from the declarations alone. Where the columns have too many combinations, the values of
+    the parts are combined: `year(a) - year(b)` has few, though two dates have billions. Parts that
+    read the same column are combined as if they did not, so a value may be listed that never
+    occurs; one that occurs is never left out. None instead of a tuple: too many combinations, or a
     program, which runs on paid questions only.
     """
-    if has_program(node):
+    found = None if has_program(node) else _values(node, schema, most)
+    if found is None:
         return None
-    batch = domain_batch(tuple(sorted(node.columns())), schema, most)
-    if batch is None:
-        return None
-    found = batch.evaluate(node)
     values = sorted(set(found.data[found.valid].tolist()))
     if node.type == "date":
         values = [datetime.date.fromordinal(EPOCH_DAY + v) for v in values]
     return (*values, *([None] if node.nullable else []))
+
+
+def _values(node: Node, schema: Schema, most: int) -> Vector | None:
+    """The values of an expression, a missing one among them; None if they are too many."""
+    batch = domain_batch(tuple(sorted(node.columns())), schema, most)
+    if batch is not None:
+        return _distinct(batch.evaluate(node))
+    parts = {part.text: part for part in node.args if part.op != "literal"}
+    values: list[Vector] = []
+    for part in parts.values():
+        own = _values(part, schema, most)
+        if own is None or len(own.data) * math.prod(len(v.data) for v in values) > most:
+            return None
+        values.append(own)
+    if not values:
+        return None
+    vectors, size = _combinations(values)
+    known = dict(zip(parts, vectors, strict=True))
+    return _distinct(Evaluator({}, size, schema, known).evaluate(node))
+
+
+def _distinct(vector: Vector) -> Vector:
+    """Each value once, and one missing value if there is any."""
+    values = vector.data[vector.valid]
+    if values.dtype == object:
+        values = np.array(sorted(set(values.tolist())), dtype=object)
+    else:
+        values = np.unique(values)
+    if vector.valid.all():
+        return Vector(values, np.ones(len(values), dtype=bool))
+    missing = vector.data[~vector.valid][:1]
+    return Vector(np.append(values, missing), np.append(np.ones(len(values), dtype=bool), False))
+
+
+def _combinations(values: list[Vector]) -> tuple[list[Vector], int]:
+    """Every combination of some values, once each, as columns of one length."""
+    size, repeat, columns = math.prod(len(v.data) for v in values), 1, []
+    for v in values:
+        at = np.arange(size) // repeat % len(v.data)
+        columns.append(Vector(v.data[at], v.valid[at]))
+        repeat *= len(v.data)
+    return columns, size
 
 
 @lru_cache(maxsize=256)
@@ -71,14 +113,8 @@ def domain_batch(
     size = math.prod(len(d.data) if d is not None else most + 1 for d in domains.values())
     if size > most:
         return None
-    raw: dict[str, Vector] = {}
-    repeat = 1
-    for name, d in domains.items():
-        assert d is not None
-        at = np.arange(size) // repeat % len(d.data)
-        raw[name] = Vector(d.data[at], d.valid[at])
-        repeat *= len(d.data)
-    return Evaluator(raw, size, schema)
+    columns, size = _combinations([d for d in domains.values() if d is not None])
+    return Evaluator(dict(zip(domains, columns, strict=True)), size, schema)
 
 
 def _domain(column: Column, declared: bool) -> Vector | None:

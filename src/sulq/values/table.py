@@ -37,9 +37,18 @@ class Table:
     too_noisy: Mapping[str, Sequence[bool]] = field(default_factory=dict)  # by number, by row
     exact: frozenset[str] = frozenset()  # numbers without noise, whatever their intervals look like
 
+    def __post_init__(self) -> None:
+        """A number that is too noisy to say is missing: a 0 in its place would look like data."""
+        columns = dict(self.columns)
+        for name, marks in self.too_noisy.items():
+            if any(marks):
+                pairs = zip(columns[name], marks, strict=True)
+                columns[name] = [None if vague else x for x, vague in pairs]
+        object.__setattr__(self, "columns", columns)
+
     @property
     def notes(self) -> list[str]:
-        """What there is to say of each row: too few rows, or which numbers say nothing."""
+        """A note for each row: too few rows, or which numbers are too noisy; mostly empty."""
         out = []
         for i in range(len(self)):
             said = [FEW] if self.too_few and self.too_few[i] else []
@@ -109,9 +118,9 @@ class Table:
         return {n: _one_type(c) if n in self.by else c for n, c in self.columns.items()}
 
     def _noted(self) -> dict[str, list[Any]]:
-        """The same, and a column of notes where a row has one."""
-        out, notes = self.typed(), self.notes
-        return out | ({apart(["note"], list(out))[0]: notes} if any(notes) else {})
+        """The same, and a column of notes: always, so that the columns follow from the question."""
+        out = self.typed()
+        return out | {apart(["note"], list(out))[0]: self.notes}
 
     def to_json(self) -> dict[str, Any]:
         """As plain values, row by row."""

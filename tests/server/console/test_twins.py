@@ -45,6 +45,7 @@ OWN = [
     (rb"about \xc2\xb1 [\d,.]+", b"ABOUT"),  # a rehearsal on made-up rows, with noise of its own
     (rb"\d{4}-\d\d-\d\d( \d\d:\d\d( UTC)?|T\d\d:\d\d:\d\d\+00:00)?", b"TIME"),
 ]
+BELOW = rb"Noise can take a small number below 0\."  # said where a noisy count is
 NUMBER = re.compile(rb"-?\d[\d,]*(\.\d+)?(e[-+]?\d+)?")
 
 
@@ -56,6 +57,7 @@ def seen(reply, noisy=False):
     for pattern, name in OWN:
         body = re.sub(pattern, name, body)
     if noisy:
+        body = re.sub(rb'<p class="meta">%s</p>| %s' % (BELOW, BELOW), b"", body)
         body = re.sub(rb"<svg.*?</svg>", b"PICTURE", body, flags=re.DOTALL)
         body = NUMBER.sub(b"#", re.sub(rb"(too few rows| Too noisy)[^<]*", b"", body))
     headers = {k: re.sub(r"[0-9a-f]{32}", "ID", v) for k, v in headers.items()}
