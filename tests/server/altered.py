@@ -11,7 +11,7 @@ import sys
 from sulq.server import app, gate
 from sulq.server.connections import Timely
 from sulq.server.door import Door
-from sulq.server.services import admission, beat, lateness, threads
+from sulq.server.services import admission, beat, threads
 from sulq.server.services.scan_times import ScanTimes
 from sulq.server.services.slots import Slots
 
@@ -24,11 +24,6 @@ def never_longer():
 def rows_are_blamed():
     """Nobody looks whether made-up rows are slow too."""
     ScanTimes.seconds = lambda self, questions: 0.0
-
-
-def patient():
-    """Rows are not blamed by the luck of three tries: nothing is broken, for a busy machine."""
-    lateness.TRIES = 40
 
 
 def one_line():
@@ -76,7 +71,6 @@ def loads_late():
 ALTERATIONS = {
     "never longer": never_longer,
     "rows are blamed": rows_are_blamed,
-    "patient": patient,
     "one line": one_line,
     "no room": no_room,
     "tells what it loads": tells_what_it_loads,

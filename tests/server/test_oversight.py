@@ -264,7 +264,7 @@ def test_an_owner_hears_of_freezes_late_batches_low_budgets_and_old_keys(hooked)
     """Each once, with the words of alarms and timeline, and no number that rows decide."""
     services, anna, taker, _ = hooked
     record = services.datasets.find(anna.tenant, "people")
-    services.datasets.note_late(record)
+    services.datasets.note_late(record, services.datasets.opened(record).db.schema)
     services.datasets.set_state(record, "frozen")
     services.datasets.set_state(services.datasets.find(anna.tenant, "people"), "open", "why not")
     db = services.datasets.opened(record).db

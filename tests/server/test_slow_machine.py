@@ -166,9 +166,9 @@ def slowed(folder, capsys, *, recovers=True, altered=None, **settings):
 def test_a_machine_ten_times_slower_gives_late_replies_and_no_wrong_ones(tmp_path, capsys):
     """False alarm of the noise: 1e-9 for each of at most some thousand numbers.
 
-    Beside other tests it is tried more often which rows are slow: a moment of theirs blames none.
+    Rows are blamed in one late batch of 184,756 at most, also beside other tests.
     """
-    seen = slowed(tmp_path / "instance", capsys, altered=None if SOAK else "patient")
+    seen = slowed(tmp_path / "instance", capsys)
     assert not seen.wrong
     assert seen.spent == seen.asked * 10**6
     assert seen.alarms <= {"slow"}

@@ -1,6 +1,8 @@
 """What is late says so and costs nothing more; a slow machine counts as nothing, slow rows do."""
 
 import asyncio
+import itertools
+import math
 import threading
 import time
 
@@ -11,9 +13,10 @@ from server.instance import Instance, made
 import sulq
 from sulq.engines.duckdb import DuckDBEngine
 from sulq.errors import Late
-from sulq.server.services import lateness
+from sulq.server.services import lateness, scan_times
 from sulq.server.services.scan_times import ScanTimes
 from sulq.server.services.windows import Window
+from sulq.values.schema import Schema
 
 D = "/v1/datasets/people"
 HONEST = DuckDBEngine.sums
@@ -48,8 +51,6 @@ def slowness(monkeypatch):
 @pytest.fixture
 def slow(tmp_path, slowness, monkeypatch):
     """An instance of 20,000 people, whose made-up rows can be told apart."""
-    from sulq.server.services import scan_times
-
     honest = scan_times.on_rows
 
     def marked(*arguments):
@@ -109,9 +110,8 @@ def test_what_is_late_says_so_is_charged_once_and_is_answered_later(slow):
     assert spent(slow) == 10**6
 
 
-def test_a_slow_machine_lengthens_the_period_publicly_and_counts_as_nothing(slow, monkeypatch):
+def test_a_slow_machine_lengthens_the_period_publicly_and_counts_as_nothing(slow):
     """Made-up rows take as long: an alarm, no freeze, and the slot is back when it is quick."""
-    monkeypatch.setattr(lateness, "TRIES", 40)  # what else runs must not be slow for real rows only
     for i in range(4):
         slow.slowness.machine.set()
         asked = slow.ask(f"age > {i}")
@@ -129,6 +129,7 @@ def test_a_slow_machine_lengthens_the_period_publicly_and_counts_as_nothing(slow
 
 def test_rows_slower_than_made_up_ones_are_an_alarm_and_too_many_freeze(slow, monkeypatch):
     """Being late may then tell a bit about rows, so it may not go on."""
+    monkeypatch.setattr(scan_times, "PAIRS", 2)
     monkeypatch.setattr(ScanTimes, "seconds", lambda self, questions: 0.0)  # whatever else runs
     slow.slowness.real.set()
     for i in range(3):
@@ -141,6 +142,45 @@ def test_rows_slower_than_made_up_ones_are_an_alarm_and_too_many_freeze(slow, mo
     slow.call("POST", "/v1/alarms/seen", None, "anna")
     slow.call("PATCH", D, {"state": "open"}, "anna")
     assert slow.ask("age > 9").status == 200
+
+
+@pytest.mark.parametrize("pairs", [1, 2, 3, 4])
+def test_rows_that_are_alike_are_blamed_as_rarely_as_is_said(pairs):
+    """All orders of the times, and every limit: at most one in comb(2n, n), whatever they are."""
+    ranks = range(2 * pairs)
+    for limit in range(-1, 2 * pairs):
+        blamed = sum(
+            lateness.judged(zip(order[::2], order[1::2], strict=True), limit, None)[0]
+            is lateness.Verdict.ROWS
+            for order in itertools.permutations(ranks)
+        )
+        assert blamed * math.comb(2 * pairs, pairs) <= math.factorial(2 * pairs)
+    assert math.comb(2 * scan_times.PAIRS, scan_times.PAIRS) >= 100_000
+    assert math.comb(6, 3) == 20  # control: of three tries in turn, as before, one in twenty
+
+
+def test_rows_a_little_dearer_than_made_up_ones_are_not_blamed_for_a_slow_machine():
+    """A slot has room for them on a quiet machine; where all is slower, they are too."""
+    slow = [(1.6, 1.6 * 1.3)] * 10  # a slot of 1.75 times what made-up rows take, which is 1
+    assert lateness.judged(slow, 1.75, 1.0)[0] is lateness.Verdict.MOMENT
+    assert lateness.judged(slow, 1.75, None)[0] is lateness.Verdict.ROWS  # control: as before
+    dearer = [(1.6, 1.6 * 2.0)] * 10
+    assert lateness.judged(dearer, 1.75, 1.0)[0] is lateness.Verdict.ROWS
+    assert lateness.judged([(1.8, 9.0)], 1.75, 1.0)[0] is lateness.Verdict.MACHINE
+
+
+def test_the_alarm_speaks_of_texts_only_where_there_are_some():
+    """And names those whose length is not declared."""
+    from sulq.server.services.datasets import slow_rows
+
+    def schema(**columns):
+        return Schema.load({"columns": columns})
+
+    number = {"type": "integer", "low": 0, "high": 9}
+    short = {"type": "text", "max_length": 9}
+    assert "text" not in slow_rows(schema(age=number))
+    assert "text" not in slow_rows(schema(age=number, city=short))
+    assert "those of note are" in slow_rows(schema(age=number, city=short, note={"type": "text"}))
 
 
 def test_what_fails_while_a_miss_is_looked_into_keeps_nobody_from_asking(slow, monkeypatch):
@@ -161,6 +201,7 @@ def test_what_fails_while_a_miss_is_looked_into_keeps_nobody_from_asking(slow, m
 def test_what_follows_from_rows_that_are_slow_waits_for_a_public_moment(slow, monkeypatch):
     """Who looks at the dataset all the time would else see how long they took, in a freeze."""
     held, conclude = [], Window.conclude
+    monkeypatch.setattr(scan_times, "PAIRS", 2)
     monkeypatch.setattr(ScanTimes, "seconds", lambda self, questions: 0.0)
     monkeypatch.setattr(Window, "conclude", lambda window: held.append(window))
     slow.slowness.real.set()

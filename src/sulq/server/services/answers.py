@@ -306,7 +306,8 @@ class Answers:
             if slot is None:
                 return None
             asked = [place.asked.question for place in batch]
-            missed = self._lateness.of(dataset, asked, slot)
+            quiet = dataset.slots.quiet_scan_seconds(works)
+            missed = self._lateness.of(dataset, asked, slot, quiet)
             return Window(slot, self.clock, self._closing, missed, patient=not noise)
 
         def free_window(batch: Sequence[Any]) -> Window | None:

@@ -37,7 +37,13 @@ from sulq.server.services.events import note
 from sulq.server.services.people import Person, check_name
 from sulq.server.services.registry import Registry, Run, Taken, alarm, new_id, now
 from sulq.server.services.renewals import Renewals, refresh_rows
-from sulq.server.services.scan_times import ELSEWHERE, MadeUp, ScanTimes
+from sulq.server.services.scan_times import (
+    ELSEWHERE,
+    PAIRS,
+    TEXT_LETTERS,
+    MadeUp,
+    ScanTimes,
+)
 from sulq.server.services.settings import Settings
 from sulq.server.services.slots import Pace, Slots, pace_of
 from sulq.sources.postgres import is_address
@@ -370,14 +376,25 @@ class Datasets(Renewals):
 
     # ---- late replies ---------------------------------------------------------------------
 
-    def note_late(self, record: Record) -> None:
+    def note_late(self, record: Record, schema: Schema) -> None:
         """Tell the owner that real rows were slower than made-up ones; freeze after too many."""
+        self._note_late(
+            record,
+            "A batch of questions was late: its rows took longer to read than the slot allows, "
+            f"each of {PAIRS} times, and made-up rows beside them did not. {slow_rows(schema)}",
+        )
+
+    def note_noise(self, record: Record) -> None:
+        """Tell the owner that a late reply left as noise; freeze after too many."""
+        self._note_late(
+            record,
+            'A batch of questions was late, and its replies left as noise, as late = "noise" '
+            "has it. The machine or the rows were slow.",
+        )
+
+    def _note_late(self, record: Record, message: str) -> None:
         with self.registry.writing() as run:
-            alarm(
-                run, record.tenant, record.id, "late",
-                "A batch of questions was late: its rows took longer to read than the slot "
-                "allows, and longer than made-up rows do. Are there texts longer than declared?",
-            )  # fmt: skip
+            alarm(run, record.tenant, record.id, "late", message)
             count = run(
                 "SELECT count(*) FROM alarms WHERE dataset = ? AND kind = 'late' AND seen IS NULL",
                 record.id,
@@ -393,6 +410,22 @@ class Datasets(Renewals):
                 "A batch of questions was late because the machine was slow. Until it is quick "
                 f"again, slots are {dataset.slots.longer} times as long as measured.",
             )  # fmt: skip
+
+
+def slow_rows(schema: Schema) -> str:
+    """Advice on rows that are slower than made-up ones; from the schema alone."""
+    texts = [
+        c.name for c in schema.columns if c.type == "text" and not c.key and c.max_length is None
+    ]
+    if texts:
+        return (
+            f"Made-up texts have {TEXT_LETTERS} characters. If those of {', '.join(texts[:5])} are "
+            "longer, declare max_length."
+        )
+    return (
+        "No column of the schema explains that. Look at how the source is stored: compression, "
+        "small parts, a slow disk or network."
+    )
 
 
 def _freeze(run: Run, record: Record, by: Actor) -> bool:

@@ -1,26 +1,32 @@
 """What a late reply says, and what is done about a batch whose rows were not read in time.
 
-Was the machine slow, or were these rows? Once what the batch gave is stored, it is timed again on
-made-up rows. If that takes too long as well, the machine is slow: the slot is lengthened,
-publicly, and nothing counts. If only the real rows do, three times in a row, that is an alarm for
-the owner, and too many freeze the dataset: being late may tell something of rows. If neither does
-any more, it was a moment; several of them are a slow machine too.
+Was the machine slow, or were these rows? Once what the batch gave is stored, it is timed again, on
+made-up and on real rows in random order, pair after pair. If made-up rows take too long as well,
+the machine is slow: the slot is lengthened, publicly, and nothing counts. If real rows are in time,
+or take no longer beside made-up ones than the slot allows for, it was a moment; several of them are
+a slow machine too. Rows are blamed only if in every pair the real ones were late although the
+made-up ones beside them were not. Where rows are alike, each order of the times is as likely as any
+other whatever else the machine does, so that happens in one late batch of comb(20, 10) = 184,756 at
+most. It is an alarm for the owner, and too many freeze the dataset: being late may tell something
+of rows.
 """
 
 from __future__ import annotations
 
 import time
 from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from enum import Enum
 from functools import partial
+from secrets import SystemRandom
 from weakref import WeakKeyDictionary
 
 from sulq.audit.promise import is_audited
 from sulq.database import Database
 from sulq.errors import Late, QueryNotAllowed
 from sulq.questions.question import Question
-from sulq.server.services import logs
+from sulq.server.services import logs, scan_times
 from sulq.server.services.asked import Asked
 from sulq.server.services.datasets import Dataset, Datasets
 from sulq.server.services.metrics import Metrics
@@ -30,11 +36,13 @@ from sulq.server.services.threads import run_in
 from sulq.server.services.windows import Slot, Window
 
 MARGIN = 1.25  # of what made-up rows take now
-TRIES = 3  # of made-up and real rows in turn, before it is said that these are the slow ones
-ENOUGH = 2.0  # times what is allowed, after which a scan is known to be late
+ENOUGH = 4.0  # times what is allowed, after which a scan is known to be late
 RECOVER_SECONDS = 1.0  # after a slow moment the machine is tried again,
 RARELY_SECONDS = 16.0  # less and less often as long as it is slow
 ODD, ODD_SECONDS = 3, 60.0  # moments that were slow for no reason found, and in what time
+
+
+_random = SystemRandom()
 
 
 def late(window: Window | None) -> Late:
@@ -47,6 +55,32 @@ def late(window: Window | None) -> Late:
     )  # fmt: skip
 
 
+class Verdict(Enum):
+    """The cause of a late batch."""
+
+    MACHINE = "made-up rows are late too"
+    MOMENT = "real rows are late no more, or only as much as made-up ones beside them"
+    ROWS = "real rows alone are late, each time"
+
+
+def judged(
+    pairs: Iterable[tuple[float, float]], allowed: float, usual: float | None
+) -> tuple[Verdict, float]:
+    """The cause of a late batch, by the seconds of made-up and real rows beside each other.
+
+    `usual` is what made-up rows take while the machine is as the slot expects it. Where they take
+    longer, real ones may take longer in proportion. Gives the last time of made-up rows, too.
+    """
+    made_up = 0.0
+    for made_up, real in pairs:
+        if made_up > allowed:
+            return Verdict.MACHINE, made_up
+        room = allowed if usual is None else allowed * max(made_up / usual, 1.0)
+        if real <= room:
+            return Verdict.MOMENT, made_up
+    return Verdict.ROWS, made_up
+
+
 class Lateness:
     """Tells a slow machine from slow rows."""
 
@@ -57,20 +91,35 @@ class Lateness:
         self._odd: WeakKeyDictionary[Dataset, deque[float]] = WeakKeyDictionary()
 
     def of(
-        self, dataset: Dataset, questions: Sequence[Question], slot: Slot
-    ) -> Callable[[float], Callable[[], None] | None]:
-        """What follows if this batch is late; told how long its rows took."""
+        self, dataset: Dataset, questions: Sequence[Question], slot: Slot,
+        quiet_seconds: float | None = None,
+    ) -> Callable[[float], Callable[[], None] | None]:  # fmt: skip
+        """What follows if this batch is late; told how long its rows took.
+
+        `quiet_seconds` is what its made-up rows took on a quiet machine, if that was measured.
+        """
+        allowed, longer = slot.scan_seconds, dataset.slots.longer
+
+        def pairs() -> Iterator[tuple[float, float]]:
+            scans = (
+                lambda: dataset.scan_times.seconds(questions),
+                lambda: dataset.db.scan_seconds(questions, ENOUGH * allowed),
+            )
+            for _ in range(scan_times.PAIRS):
+                first = _random.randrange(2)
+                times = {k: scans[k]() for k in (first, 1 - first)}
+                yield times[0], times[1]
 
         def missed(seconds: float) -> Callable[[], None] | None:
-            record, allowed = dataset.record, slot.scan_seconds
+            record = dataset.record
             self._metrics.add(record.tenant, "sulq_late_total", dataset=record.name)
-            for _ in range(TRIES):
-                made_up = dataset.scan_times.seconds(questions)
-                if made_up > allowed:
-                    return partial(self._lengthen, dataset, MARGIN * made_up / allowed)
-                if dataset.db.scan_seconds(questions, ENOUGH * allowed) <= allowed:
-                    return partial(self._lengthen, dataset, 2.0) if self._too_odd(dataset) else None
-            return partial(self._datasets.note_late, record)
+            slowness = None if quiet_seconds is None else quiet_seconds * longer
+            verdict, made_up = judged(pairs(), allowed, slowness)
+            if verdict is Verdict.MACHINE:
+                return partial(self._lengthen, dataset, MARGIN * made_up / allowed)
+            if verdict is Verdict.MOMENT:
+                return partial(self._lengthen, dataset, 2.0) if self._too_odd(dataset) else None
+            return partial(self._datasets.note_late, record, dataset.db.schema)
 
         return missed
 
@@ -153,7 +202,7 @@ class LateNoise:
             if before is not None:
                 return before
             body = dumped(answer_body(asked.db.answer_with_noise_alone(asked.order)))
-            self._datasets.note_late(asked.record)
+            self._datasets.note_noise(asked.record)
             if asked.request_id is None:
                 return body
             with self._datasets.registry.writing() as run:

@@ -42,6 +42,7 @@ DRAWN = 100_000  # rows; more are these again,
 SAMPLE = 1_000_000  # up to so many
 TRIES = 4  # of which the quickest counts, and the last of them at a moment that is not busy:
 AGAIN_SECONDS = 0.25  # until there is one, it is tried again so often at most
+PAIRS = 10  # of scans of made-up and real rows, before real ones are blamed (lateness.py)
 TEXT_LETTERS = 64  # of a text whose longest is not declared
 BATCH = 8  # questions
 MORE = 7  # questions like the one that is measured,

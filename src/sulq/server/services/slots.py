@@ -152,6 +152,10 @@ class Slots:
         seconds = _step(FACTOR * whole + SLACK + (OVERLOADED if overloaded else 0.0))
         return Slot(seconds * self._longer, (seconds - FACTOR * (whole - scan)) * self._longer)
 
+    def quiet_scan_seconds(self, works: Sequence[Work]) -> float | None:
+        """Seconds that the scan of a batch takes on a quiet machine; None if not measured."""
+        return None if self._pace is None else self._pace.scan(works)
+
     def of_a_count(self) -> float | None:
         """Seconds of the slot of a plain count by itself."""
         slot = self.of_counts(1)
