@@ -304,3 +304,17 @@ def test_a_question_about_no_rows_is_refused_alone(source):
         assert spent(db)[MONTHS[0]] == MICRO
         with pytest.raises(sulq.QueryNotAllowed, match="have no rows yet"):
             db.count(asked[1])
+
+
+def test_periods_that_have_not_opened_are_not_listed(tmp_path):
+    """Groups by month are the months with rows, in SQL, histograms and tables of two columns."""
+    path = tmp_path / "t.parquet"
+    pd.concat([rows(m) for m in MONTHS[:3]]).to_parquet(path)
+    with opened(path, queries=100) as db:
+        by_month = "select month, count(*) as n, avg(age) as a from t {} group by month"
+        assert db.sql(by_month.format(""))["month"] == [*MONTHS[:3], "(other)"]
+        assert db.sql(by_month.format("where sick"))["month"] == [*MONTHS[:3], "(other)"]
+        assert len(db.histogram("month")) == 4
+        assert set(db.crosstab(["month", "sick"])["month"]) == {*MONTHS[:3], "(other)"}
+        with db.append(rows(MONTHS[3])) as more:
+            assert more.sql(by_month.format(""))["month"] == [*MONTHS[:4], "(other)"]

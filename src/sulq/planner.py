@@ -21,7 +21,14 @@ from sulq.questions.partitions import histogram_axis
 from sulq.questions.people_view import PeopleView, people_view
 from sulq.questions.programs_used import check_programs, programs_of, with_time
 from sulq.questions.projection import Projection
-from sulq.questions.question import BatchPlan, Bundle, Question, SharedPlan, listed
+from sulq.questions.question import (
+    BatchPlan,
+    Bundle,
+    Question,
+    SharedPlan,
+    Unopened,
+    listed,
+)
 from sulq.questions.star_tables import TableView
 from sulq.sql import ALL, Groupings, RunningSums, compile_statement
 from sulq.strategies.many_tables import Crosstabs, crosstabs, each_table
@@ -231,7 +238,16 @@ class Planner:
                 facts.append(Fact(self.written(known), self.check(known)))
                 checked = self.check(query)
             private.append((self.written(query), checked))
-        return BatchPlan(tuple(known_of), self._bundle(private) if private else None, tuple(facts))
+        bundle = self._bundle(private) if private else None
+        return BatchPlan(tuple(known_of), bundle, tuple(facts), self._unopened())
+
+    def _unopened(self) -> Unopened | None:
+        """The periods that have no rows yet, as the ledger says; None where all have some."""
+        column = self.schema.get(self.schema.period) if self.schema.period else None
+        opened = self.periods() if column is not None and column.values else ()
+        if column is None or not opened:
+            return None
+        return Unopened(column.name, frozenset(column.values or ()) - frozenset(opened))
 
     def _shared(self, queries: list[Query]) -> SharedPlan | None:
         """A plan for the whole batch at a lower price than asking each by itself."""

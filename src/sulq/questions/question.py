@@ -131,12 +131,30 @@ class Question:
 
 
 @dataclass(frozen=True, slots=True)
+class Unopened:
+    """Periods that have not opened: no row is in their cells, as everybody knows."""
+
+    column: str
+    periods: frozenset[Any]
+
+    def left_out(self, answer: Answer) -> Answer:
+        """The same answer, its cells of these periods ruled out."""
+        if self.column not in answer.axes:
+            return answer
+        place, alone = answer.axes.index(self.column), len(answer.axes) == 1
+        labels = [cell if alone else cell[place] for cell in answer.cells]
+        cells = {i for i, label in enumerate(labels) if label in self.periods}
+        return replace(answer, ruled_out=answer.ruled_out | cells)
+
+
+@dataclass(frozen=True, slots=True)
 class BatchPlan:
     """Queries that are asked as one: the private part of them all, and what is public."""
 
     public: tuple[tuple[bool, ...], ...]  # of each query, which of its numbers are; (): none
     bundle: Bundle | None
     facts: tuple[Fact, ...]
+    unopened: Unopened | None = None  # periods without rows, which are not listed
 
     @property
     def numbers(self) -> int:
@@ -150,7 +168,7 @@ class BatchPlan:
         if left is not None:  # what the charge left, whatever others have paid since
             known = [replace(a, remaining=left) for a in known]
         paid, free = iter(private), iter(known)
-        return [
+        answers = [
             merged(
                 public,
                 next(paid) if not public or not all(public) else None,
@@ -158,6 +176,7 @@ class BatchPlan:
             )
             for public in self.public
         ]
+        return answers if self.unopened is None else [self.unopened.left_out(a) for a in answers]
 
 
 @dataclass(frozen=True, slots=True)
