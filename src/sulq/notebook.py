@@ -26,6 +26,7 @@ from sulq.preview import KeptRehearsals
 from sulq.questions.question import Question
 from sulq.settings_file import Settings
 from sulq.spending_limit import SpendingLimit
+from sulq.values.safe_text import visible
 from sulq.values.table import Table
 
 HOW = "Set a limit for this notebook: %sulq --spend 5 (queries)."
@@ -70,7 +71,7 @@ class Magic:
                 return self._said()
             return self._asked(cell.strip().rstrip(";"), given)
         except (SulqError, argparse.ArgumentError, ValueError) as error:
-            print(f"{type(error).__name__}: {error}")
+            print(visible(f"{type(error).__name__}: {error}"))
             return None
 
     def _found(self, place: str) -> Database:
@@ -100,7 +101,7 @@ class Magic:
         db = self._current()
         question = db.question(sql)
         to_pay = db.unpaid(question)
-        print(self._price(db, sql, question, to_pay))
+        print(visible(self._price(db, sql, question, to_pay)))
         if given.price or not self._may_pay(to_pay):
             return None
         allowed = nullcontext(to_pay) if self._limit is None else self._limit.paying(db, question)

@@ -24,6 +24,7 @@ from sulq.questions.discovery import Discovery
 from sulq.questions.discovery_threshold import ready
 from sulq.questions.question import Bundle
 from sulq.values.number_text import with_error
+from sulq.values.safe_text import markdown_text, one_line
 from sulq.values.schema import OTHER, Schema
 
 if TYPE_CHECKING:
@@ -260,7 +261,7 @@ def markdown(found: dict[str, Any]) -> str:
     """The report as a Markdown page."""
     return "\n\n".join(
         [
-            f"# Privacy report: {found['name']}",
+            f"# Privacy report: {markdown_text(found['name'])}",
             f"Ledger begun {found['began']}. Everything here comes from the ledger; nothing was "
             "computed from rows, and no row was read to write it.",
             *_promise_page(found["promise"]),
@@ -328,8 +329,9 @@ def _spending_page(budget: dict[str, Any]) -> Iterator[str]:
     yield f"{spent} of {total} spent; {left} left for the rows that have spent most."
     if "group" in budget:
         group = budget["group"]
+        name = markdown_text(repr(group["name"]))
         yield (
-            f"All of this is counted over the group {group['name']!r}: datasets about the same "
+            f"All of this is counted over the group {name}: datasets about the same "
             "people, which have one T. What is spent on any counts in full for the others."
         )
         rows = [[m["name"], _amount(m["spent_micro"])] for m in group["members"]]
@@ -416,10 +418,16 @@ def _amount(micro: int) -> str:
 
 
 def _code(text: str) -> str:
-    return f"`{text.replace('`', chr(39))}`"
+    return f"`{one_line(text).replace('`', chr(39))}`"
+
+
+def _in_table(text: str) -> str:
+    """A cell: code as it is, and of others nothing that Markdown takes for markup."""
+    code = len(text) > 1 and text[0] == text[-1] == "`" and text.count("`") == 2
+    return one_line(text).replace("|", "\\|") if code else markdown_text(text)
 
 
 def _table(head: list[str], rows: list[list[str]]) -> str:
     lines = [head, ["---"] * len(head), *rows]
-    texts = ([c.replace("|", "\\|").replace("\n", " ") for c in line] for line in lines)
+    texts = ([_in_table(c) for c in line] for line in lines)
     return "\n".join(f"| {' | '.join(line)} |" for line in texts)

@@ -58,7 +58,7 @@ from sulq.cli import (
     server_log,
     shell,
 )
-from sulq.cli.common import command
+from sulq.cli.common import command, say
 
 app = typer.Typer(
     name="sulq",
@@ -72,7 +72,7 @@ app = typer.Typer(
 
 def _version(wanted: bool) -> None:
     if wanted:
-        typer.echo(f"sulq {__version__}")
+        say(f"sulq {__version__}")
         raise typer.Exit
 
 

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import functools
 import inspect
-import json
 import warnings
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -22,6 +21,7 @@ from sulq import settings_file as config
 from sulq.cli.options import GATHERED, Json, keyword
 from sulq.errors import MICRO, Refused, SulqError, in_queries
 from sulq.settings_file import Settings
+from sulq.values.safe_text import json_text, one_line, visible
 from sulq.values.schema import OTHER
 
 if TYPE_CHECKING:
@@ -48,18 +48,23 @@ class Said:
     def show(self, as_json: bool) -> None:
         """Write it, and leave with its exit code."""
         if as_json:
-            typer.echo(json.dumps(self.body, indent=2, ensure_ascii=False))
+            say(json_text(self.body))
         for part in () if as_json else self.parts:
-            typer.echo(part) if isinstance(part, str) else console().print(part)
+            say(part) if isinstance(part, str) else console().print(part)
         for text in self.notes:
             note(text)
         if self.code:
             raise typer.Exit(self.code)
 
 
+def say(text: str = "", *, err: bool = False) -> None:
+    """Write to the terminal; what would move its cursor or turn its writing is spelled out."""
+    typer.echo(visible(text), err=err)
+
+
 def note(text: str) -> None:
     """Say something beside the result."""
-    typer.echo(text, err=True)
+    say(text, err=True)
 
 
 def console(**options: Any) -> Console:
@@ -79,9 +84,9 @@ def grid(head: Sequence[str], rows: Iterable[Sequence[Any]], labels: int | None 
     for i, name in enumerate(head):
         number = labels is not None and i >= labels
         side: Any = "right" if number else "left"
-        table.add_column(Text(name), justify=side, overflow="fold", no_wrap=number)
+        table.add_column(Text(one_line(name)), justify=side, overflow="fold", no_wrap=number)
     for row in rows:
-        table.add_row(*(Text(OTHER if x is None else str(x)) for x in row))
+        table.add_row(*(Text(one_line(OTHER if x is None else str(x))) for x in row))
     return table
 
 

@@ -7,8 +7,6 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
-import typer
-
 MAX_LINES = 1000  # of the history file
 
 
@@ -18,7 +16,7 @@ def confirmed(question: str) -> bool:
         try:
             return input(question).strip().lower() in ("y", "yes")
         except (KeyboardInterrupt, EOFError):
-            typer.echo()
+            print()  # the end of the line that was not typed
             return False
 
 

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import csv
-import io
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -12,6 +10,7 @@ import typer
 from sulq.cli.common import Said, note
 from sulq.cli.options import Json
 from sulq.errors import Refused
+from sulq.values.safe_text import csv_text
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -150,11 +149,8 @@ def with_predictions(table: pa.Table, made: dict[str, list[Any]], path: Path) ->
 
 def as_csv(table: pa.Table) -> str:
     """Rows as text; a missing value is empty."""
-    text = io.StringIO()
-    writer = csv.writer(text, lineterminator="\n")
-    writer.writerow(table.column_names)
-    writer.writerows(zip(*(column.to_pylist() for column in table.columns), strict=True))
-    return text.getvalue()
+    rows = zip(*(column.to_pylist() for column in table.columns), strict=True)
+    return csv_text([table.column_names, *rows])
 
 
 def write_rows(table: pa.Table, path: Path) -> None:

@@ -11,7 +11,7 @@ from typing import Annotated
 
 import typer
 
-from sulq.cli.common import Said, grid
+from sulq.cli.common import Said, grid, say
 from sulq.cli.options import Analyst, Dataset, Reason, ServerFolder, services_of
 from sulq.errors import in_queries
 
@@ -74,18 +74,18 @@ def serve(
     with services_of(folder) as services:  # is it a server's folder, and can it be read?
         doubt = services.registry.clock.doubt
     if doubt is not None:
-        typer.echo(str(doubt), err=True)
+        say(str(doubt), err=True)
     bound = running.listening(settings)
     url, own = running.address(settings, bound), running.listening_for_postgres(settings)
-    typer.echo(f"Serving {folder} on {url}. Stop with Ctrl-C.")
+    say(f"Serving {folder} on {url}. Stop with Ctrl-C.")
     if own is not None:
-        typer.echo(f"PostgreSQL's clients: host {settings.host}, port {own.getsockname()[1]}.")
+        say(f"PostgreSQL's clients: host {settings.host}, port {own.getsockname()[1]}.")
     if sys.stdout.isatty():  # a link is as good as a key, so it goes nowhere but to a person
         from sulq.server.console.sessions import entrance
 
         path = entrance(folder)
         if path is not None:
-            typer.echo(f"The owner may sign in once, within half an hour: {url}{path}")
+            say(f"The owner may sign in once, within half an hour: {url}{path}")
     sys.stdout.flush()
     (processes.serve_many if settings.workers > 1 else running.serve)(settings, bound, own)
 
@@ -169,6 +169,7 @@ def backup(folder: Folder, out: Out) -> Said:
     said = f"Copied {len(about['heads'])} ledgers and the registry to {out}. It is as secret."
     if about["passwords"]:
         said += f" It has {about['passwords']} passwords of PostgreSQL in it."
+    said += f"\nIts digest, to keep elsewhere: {about['digest']}"
     notes = [
         f"Not copied, since it is elsewhere: {place}. Copy it with the .sulq folder beside it."
         for place in about["elsewhere"]

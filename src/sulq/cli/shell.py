@@ -22,6 +22,7 @@ from sulq.cli.common import (
     note,
     opened,
     own_ledger_path,
+    say,
 )
 from sulq.cli.line_editing import confirmed, line_editing
 from sulq.cli.prepare import said_of
@@ -155,10 +156,10 @@ class Shell:
             try:
                 line = input("   ...> " if waiting else self._prompt())
             except KeyboardInterrupt:
-                typer.echo()
+                say()
                 waiting = ""
             except EOFError:
-                typer.echo()
+                say()
                 return
             else:
                 waiting = self._take(waiting, line + "\n")
@@ -190,14 +191,14 @@ class Shell:
 
     def _greet(self) -> None:
         db = self.db
-        typer.echo(f"{db.name}: {db.rows:,} rows. {str(db.promise).splitlines()[0]}")
+        say(f"{db.name}: {db.rows:,} rows. {str(db.promise).splitlines()[0]}")
         if self._practice:
-            typer.echo("Rehearsal: the rows are synthetic, made from the schema. Nothing is spent.")
+            say("Rehearsal: the rows are synthetic, made from the schema. Nothing is spent.")
         elif self.begun:
-            typer.echo(f"{db.budget}.")
+            say(f"{db.budget}.")
         else:
-            typer.echo("The ledger begins with the first answer that is paid for.")
-        typer.echo("Statements end with a semicolon; .help lists the rest.")
+            say("The ledger begins with the first answer that is paid for.")
+        say("Statements end with a semicolon; .help lists the rest.")
 
     def _prompt(self) -> str:
         state = "rehearsal" if self._practice else f"{amount(self.db.budget.remaining)} left"
@@ -213,7 +214,7 @@ class Shell:
         """Show the price, ask whether to pay it, then show the answer."""
         seen = self._previews.look(statement)
         if self._practice is None and not seen.free and not self._may_pay(seen):
-            typer.echo("Nothing was spent.")
+            say("Nothing was spent.")
             return
         if self._practice is None and not self.begun:
             self._use(opened(self.settings))
@@ -222,7 +223,7 @@ class Shell:
 
     def _may_pay(self, seen: Preview) -> bool:
         """Has someone agreed to this price?"""
-        typer.echo(f"{_sentence(str(seen))}; {amount(self.db.budget.remaining)} left.")
+        say(f"{_sentence(str(seen))}; {amount(self.db.budget.remaining)} left.")
         if self.yes:
             return True
         if not self.interactive:
@@ -231,7 +232,7 @@ class Shell:
                 "put `.yes on` before the statement."
             )
         if not self.begun:
-            typer.echo("This begins the ledger: the promise is fixed from then on.")
+            say("This begins the ledger: the promise is fixed from then on.")
         return confirmed("Pay? [y/N] ")
 
     def _show(self, table: Table, seen: Preview) -> None:
@@ -239,12 +240,12 @@ class Shell:
             console().print(answer_table(table))
             hidden = len(table) - MAX_ROWS
             if hidden > 0:
-                typer.echo(f"{hidden:,} more rows; `sulq sql --json` writes them all.")
-            typer.echo(_sentence(self._receipt(table, seen)))
+                say(f"{hidden:,} more rows; `sulq sql --json` writes them all.")
+            say(_sentence(self._receipt(table, seen)))
         else:
-            typer.echo(str(table))
+            say(str(table))
             if seen.free and not seen.public and self._practice is None:
-                typer.echo("Asked before: free, nothing was charged.")
+                say("Asked before: free, nothing was charged.")
 
     def _receipt(self, table: Table, seen: Preview) -> str:
         """The budget line under an answer."""
@@ -259,7 +260,7 @@ class Shell:
 
     def _obey(self, word: str, rest: str) -> None:
         commands: dict[str, Callable[[], None]] = {
-            ".help": lambda: typer.echo(HELP),
+            ".help": lambda: say(HELP),
             ".schema": lambda: said_of(self.db.schema).show(False),
             ".budget": self._budget,
             ".history": self._history,
@@ -273,7 +274,7 @@ class Shell:
         commands[word]()
 
     def _budget(self) -> None:
-        typer.echo(f"{self.db.budget}.")
+        say(f"{self.db.budget}.")
         names = [c.name for c in self.db.schema.cell_columns]
         if names:
             console().print(cells_table(self.db.budget_by_cell(), names, MAX_CHARGES))
@@ -283,7 +284,7 @@ class Shell:
 
         charges = self.db.history()[-MAX_CHARGES:]
         if not charges:
-            typer.echo("Nothing has been asked yet.")
+            say("Nothing has been asked yet.")
             return
         console().print(
             charges_table(
@@ -292,11 +293,11 @@ class Shell:
         )
 
     def _price(self, statement: str) -> None:
-        typer.echo(f"{_sentence(str(self._previews.look(statement)))}. Nothing was spent.")
+        say(f"{_sentence(str(self._previews.look(statement)))}. Nothing was spent.")
 
     def _rehearse(self, wanted: str) -> None:
         self.rehearse(wanted)
-        typer.echo(
+        say(
             "Rehearsal: synthetic rows from now on, nothing is spent."
             if self._practice
             else f"The real rows from now on: {self.db.budget}."
@@ -304,7 +305,7 @@ class Shell:
 
     def _set_yes(self, wanted: str) -> None:
         self.yes = _on(wanted, ".yes")
-        typer.echo(f"Statements are paid {'without asking' if self.yes else 'after asking'}.")
+        say(f"Statements are paid {'without asking' if self.yes else 'after asking'}.")
 
     def _plot(self, path: str) -> None:
         if self._last is None:
@@ -312,7 +313,7 @@ class Shell:
         if not path:
             raise Refused(".plot: where to? Give a file such as out.svg.")
         self._last.plot(path)
-        typer.echo(f"Drawn: {path}")
+        say(f"Drawn: {path}")
 
 
 # --- reading ------------------------------------------------------------------------------

@@ -13,7 +13,11 @@ from html import escape
 PAGE, SHEET = 340.0, 560.0  # units across, in a page (which stretches it) and in a file
 LETTER = 8.0  # units, about
 BREAKS = re.compile(r"[\s_/,;:.-]+")  # after which a name may go on in the next line
-NOT_XML = re.compile("[\x00-\x08\x0b\x0c\x0e-\x1f\ud800-\udfff\ufffe\uffff]")
+# What XML has not, and marks that would turn or hide what stands beside a name.
+NOT_XML = re.compile(
+    "[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f\u061c\u200b\u200e\u200f\u2028-\u202e\u2060-\u206f\ufeff"
+    "\ud800-\udfff\ufffe\uffff]"
+)
 
 
 class Svg(str):

@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import csv
 import datetime
 import html
 import importlib
-import io
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -19,6 +17,7 @@ from sulq.drawing.svg import SHEET, Figure
 from sulq.errors import MissingExtra, QueryNotAllowed
 from sulq.values.number_text import FEW, NOISY, receipt, too_noisy, with_interval
 from sulq.values.price import Price
+from sulq.values.safe_text import csv_text, one_line
 from sulq.values.schema import OTHER, plain
 
 MAX_DRAWN = 300  # bars of a picture
@@ -92,16 +91,16 @@ class Table:
     def to_csv(self, path: str | Path | None = None) -> str | None:
         """As comma-separated text with a header, or into a file if a path is given.
 
-        Numbers with all digits, a low and a high column beside each; what is missing is empty.
+        Numbers with all digits, a low and a high column beside each; what is missing is empty. A
+        label that a spreadsheet would run begins with an apostrophe.
         """
-        columns, out = self._noted(), io.StringIO(newline="")
-        write = csv.writer(out, lineterminator="\n")
-        write.writerow(columns)
+        columns = self._noted()
         rows = zip(*columns.values(), strict=True)
-        write.writerows(["" if x is None or x != x else x for x in row] for row in rows)
+        written = [["" if x is None or x != x else x for x in row] for row in rows]
+        text = csv_text([list(columns), *written])
         if path is None:
-            return out.getvalue()
-        Path(path).write_text(out.getvalue(), encoding="utf-8", newline="")
+            return text
+        Path(path).write_text(text, encoding="utf-8", newline="")
         return None
 
     def _frame_of(self, library: str) -> Any:
@@ -176,9 +175,9 @@ class Table:
 
     def _cells_as_text(self) -> list[list[str]]:
         sure = {n: "exact" if n in self.exact else "95%" for n in self.numbers}
-        head = [*self.by, *(f"{n} ({how})" for n, how in sure.items())]
+        head = [*map(one_line, self.by), *(f"{one_line(n)} ({how})" for n, how in sure.items())]
         return [head] + [
-            [str(row[b]) for b in self.by] + [self.said(i, n) for n in self.numbers]
+            [one_line(str(row[b])) for b in self.by] + [self.said(i, n) for n in self.numbers]
             for i, row in enumerate(self)
         ]
 

@@ -20,6 +20,7 @@ from server.older_registry import step_down
 import sulq
 from sulq.errors import LedgerDamaged, Refused
 from sulq.open_database import refresh
+from sulq.server.services.backup_manifest import write_manifest
 from sulq.server.services.folder import backup, restore
 
 D = "/v1/datasets/people"
@@ -362,7 +363,7 @@ def backup_as_it_is(instance, out):
             number, hash = file.execute("SELECT number, hash FROM head").fetchone()
         heads[path.name] = {"number": number, "hash": hash}
     about = {"made": "2026-11-16T00:00:00+00:00", "heads": heads, "elsewhere": []}
-    (out / "backup.json").write_text(json.dumps(about))
+    write_manifest(out, about)
     return out
 
 

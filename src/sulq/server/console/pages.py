@@ -21,6 +21,7 @@ from sulq.drawing.style import for_pages
 from sulq.errors import in_queries
 from sulq.privacy.chance import one_in
 from sulq.values.number_text import half_width, with_error
+from sulq.values.safe_text import visible
 
 POLICY = (
     "default-src 'none'; style-src 'self'; img-src 'self' data:; script-src 'self'; "
@@ -108,11 +109,16 @@ def asset(name: str) -> str:
 
 
 @cache
+def _shown(value: Any) -> Any:
+    """What a page shows of a text: nothing in it turns or hides what stands beside it."""
+    return visible(value.replace("\r\n", "\n")) if type(value) is str else value
+
+
 def environment() -> Environment:
     """Jinja, strict."""
     made = Environment(
         loader=PackageLoader("sulq.server.console"), autoescape=True, undefined=StrictUndefined,
-        trim_blocks=True, lstrip_blocks=True, auto_reload=False,
+        trim_blocks=True, lstrip_blocks=True, auto_reload=False, finalize=_shown,
     )  # fmt: skip
     made.filters |= {
         "queries": queries, "number": number, "thousands": thousands, "when": when,
@@ -201,4 +207,4 @@ def when(time: str | None) -> Markup:
 
 def wrapped(text: Any) -> Markup:
     """A long name that may break after underscores, dots and slashes; escaped."""
-    return Markup("<wbr>").join(BREAK.split(str(text)))
+    return Markup("<wbr>").join(BREAK.split(visible(str(text))))

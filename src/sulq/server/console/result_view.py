@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import csv
-import io
 import math
 import re
 from collections.abc import Mapping, Sequence
@@ -25,6 +23,7 @@ from sulq.errors import NotFound
 from sulq.preview import table_of
 from sulq.values.answer import Answer
 from sulq.values.number_text import NOISY, too_noisy, with_interval
+from sulq.values.safe_text import csv_text
 from sulq.values.table import Table
 
 MAX_ROWS, MAX_NUMBERS = 300, 600  # of a table on a page; all of them are in the file
@@ -38,7 +37,6 @@ SHADES = 8
 LEAST = 17.0  # units of a column with a name below it
 OTHER = "(other)"
 LARGE = 10_000.0  # an error of which three figures are read
-FORMULA = re.compile(r"[=@\t\r]|[+-](?![\d.])")  # what a spreadsheet would run
 NO_NAME = re.compile(r"[^a-z0-9]+")
 CHARTS = {
     "matrix": "Table", "columns": "Columns", "bars": "Bars", "line": "Line", "table": "Table only"
@@ -361,14 +359,10 @@ def file_name(dataset: str, words: str, ending: str) -> str:
 
 def csv_of(body: Mapping[str, Any]) -> bytes:
     """The whole table as a file for a spreadsheet, which must not run anything in it."""
-    out = io.StringIO()
-    writer = csv.writer(out)
     notes = body.get("notes", [])
-    writer.writerow([*(_cell(name) for name in body["columns"]), *["note"][: len(notes)]])
-    for i, row in enumerate(body["rows"]):
-        writer.writerow([*(_cell(row[name]) for name in body["columns"]), *notes[i : i + 1]])
-    return out.getvalue().encode()
-
-
-def _cell(value: Any) -> Any:
-    return f"'{value}" if isinstance(value, str) and FORMULA.match(value) else value
+    lines = [[*body["columns"], *["note"][: len(notes)]]]
+    lines += [
+        [*(row[name] for name in body["columns"]), *notes[i : i + 1]]
+        for i, row in enumerate(body["rows"])
+    ]
+    return csv_text(lines, "\r\n").encode()

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from sulq.server.pgwire.problems import Problem
 from sulq.server.pgwire.result_types import as_text
 from sulq.server.pgwire.service_calls import Result
+from sulq.values.safe_text import csv_cell
 
 ESCAPES = {"\\": "\\\\", "\b": "\\b", "\f": "\\f", "\n": "\\n", "\r": "\\r", "\t": "\\t",
            "\v": "\\v"}  # fmt: skip
@@ -71,6 +72,7 @@ def copied(result: Result, options: CopyOptions) -> Iterator[bytes]:
 
 def _line(values: list[str | None], options: CopyOptions) -> bytes:
     write = _quoted if options.csv else _escaped
+    values = [csv_cell(v) for v in values] if options.csv else values
     cells = [options.null if v is None else write(v, options) for v in values]
     return (options.delimiter.join(cells) + "\n").encode("utf-8", "replace")
 

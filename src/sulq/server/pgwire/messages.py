@@ -11,6 +11,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Self
 
+from sulq.values.safe_text import visible
+
 PROTOCOL = 196608  # 3.0
 CANCEL = 80877102
 SSL = 80877103
@@ -258,7 +260,7 @@ def copy_out(columns: int) -> bytes:
 
 def report(kind: str, fields: Mapping[str, str]) -> bytes:
     """An error ('E') or a notice ('N'), field by field."""
-    parts = [code.encode() + text(value) for code, value in fields.items() if value]
+    parts = [code.encode() + text(visible(value)) for code, value in fields.items() if value]
     return message(kind, *parts, b"\0")
 
 

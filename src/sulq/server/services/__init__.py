@@ -47,5 +47,6 @@ logs.py             what happened, without values or secrets
 metrics.py          counts for owners
 dataset_states.py   can each dataset be asked, and if not, why: computed once
 readiness.py        may this server be sent questions, by the states of its datasets
+backup_manifest.py  what a backup holds, with a hash of each file
 folder.py           a server's folder: begun, backed up, restored
 """

@@ -8,6 +8,7 @@ from typing import Any
 from sulq.errors import Refused
 from sulq.server.services.audit_log import record
 from sulq.server.services.registry import Registry
+from sulq.values.safe_text import checked_text
 
 MAX_REASON = 1000
 LIVING = "SELECT count(*) FROM keys WHERE revoked IS NULL AND expires > ?"
@@ -19,6 +20,7 @@ def accept(registry: Registry, reason: str) -> dict[str, Any]:
         raise Refused(
             f"reason: say why, in at most {MAX_REASON:,} letters; the audit log keeps it."
         )
+    checked_text(reason, "reason", MAX_REASON, lines=True)
     before = registry.clock.accept()
     after = registry.clock.time()
     with registry.writing() as run:

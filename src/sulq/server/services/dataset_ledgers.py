@@ -32,6 +32,7 @@ from sulq.server.services.people import Person
 from sulq.server.services.registry import Registry
 from sulq.server.services.registry_server import WORD
 from sulq.sources.postgres import DEFAULT_LEDGER, LEDGER, Address, is_address, with_word
+from sulq.values.safe_text import checked_text
 
 MAX_SCHEMA = 63  # letters of a name in PostgreSQL
 
@@ -196,6 +197,5 @@ def is_group_at(ledger: Path | str) -> bool:
 
 
 def check_text(text: Any, what: str, most: int) -> None:
-    """Refuse what is no text or too long a one."""
-    if not isinstance(text, str) or len(text) > most:
-        raise Refused(f"{what}: want at most {most:,} letters.")
+    """Refuse what is no text, too long a one, or one with what cannot be seen in it."""
+    checked_text(text, what, most, lines=True)

@@ -28,6 +28,8 @@ from sulq.ledger.seal import FOLDER as SEALED
 from sulq.ledger.seal import Seal
 from sulq.server.services.actors import acting_as, terminal
 from sulq.server.services.audit_log import AuditLog
+from sulq.server.services.backup_manifest import FILE as ABOUT
+from sulq.server.services.backup_manifest import checked_manifest, write_manifest
 from sulq.server.services.dataset_ledgers import book_at, is_group_at, note_in
 from sulq.server.services.locations import LEDGERS, every, former
 from sulq.server.services.passwords import FILE as PASSWORDS
@@ -37,9 +39,10 @@ from sulq.server.services.registry import FILE as REGISTRY
 from sulq.server.services.registry import Registry, now
 from sulq.server.services.settings import Settings as ServerSettings
 from sulq.settings_file import FILE
+from sulq.values.safe_text import checked_text
 
 OWNER_DAYS = 365
-ABOUT = "backup.json"
+MAX_REASON = 1000  # letters
 
 SETTINGS = """\
 # How this server runs: docs/howto/serve.md explains every setting.
@@ -124,7 +127,7 @@ def backup(folder: Path, out: Path) -> dict[str, Any]:
         "made": now(), "heads": heads, "elsewhere": sorted(map(shown, outside)),
         "passwords": count(partial),
     }  # fmt: skip
-    (partial / ABOUT).write_text(json.dumps(about, indent=2), encoding="utf-8")
+    about = write_manifest(partial, about)
     partial.rename(out)
     _note_all(folder, "backup", ledgers=len(heads))
     return about
@@ -162,19 +165,21 @@ def restore(copy: Path, folder: Path, reason: str) -> dict[str, Any]:
 
     A ledger whose folder has seen later entries than the backup has is not put back: that would
     be going backwards. Nor is a second folder made while the first is there: each would spend the
-    whole budget. Each ledger says from then on that it was restored.
+    whole budget; nor anything put back from a copy of which a byte was changed. Each ledger says
+    from then on that it was restored.
     """
     if not (copy / ABOUT).is_file():
         raise Refused(f"{str(copy)!r} is no backup: it has no {ABOUT}. `sulq backup` makes one.")
     if not reason.strip():
         raise Refused("reason: say why; it stays in the ledgers.")
+    checked_text(reason, "reason", MAX_REASON, lines=True)
     copy, folder = copy.resolve(), folder.resolve()
     if copy == folder:
         raise Refused(
             f"{str(copy)!r} is the backup itself. Name the folder that it is put into; "
             "nothing was restored."
         )
-    about = json.loads((copy / ABOUT).read_text(encoding="utf-8"))
+    about = checked_manifest(copy)
     fresh = not folder.exists() or not any(folder.iterdir())
     restored = [] if fresh else _fill_in(copy, folder)
     if fresh:

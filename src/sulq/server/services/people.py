@@ -25,6 +25,7 @@ from sulq.server.services.events import note
 from sulq.server.services.registry import Registry, Taken, new_id, now
 from sulq.server.services.scram import Verifier
 from sulq.server.services.spending_caps import cap_of
+from sulq.values.safe_text import checked_text
 
 NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
 KEY = re.compile(r"sulq_([0-9a-f]{16})_([A-Za-z0-9_-]{43})", re.ASCII)
@@ -223,8 +224,7 @@ class People:
         days = self._key_days if days is None else days
         if type(days) is not int or not 1 <= days <= MAX_DAYS:
             raise Refused(f"days={days!r}: want a whole number from 1 to {MAX_DAYS:,}.")
-        if not isinstance(label, str) or len(label) > MAX_LABEL:
-            raise Refused(f"label: want at most {MAX_LABEL} letters.")
+        checked_text(label, "label", MAX_LABEL)
         scope = (
             None if datasets is None else json.dumps([check_name(d, "dataset") for d in datasets])
         )
