@@ -122,7 +122,7 @@ def test_what_cannot_be_seen_is_spelled_out(name):
     assert "\n" not in one_line(name)
     assert not RAW.search(json_text({"x": name}))
     assert json.loads(json_text({"x": name})) == {"x": name}
-    assert not re.search(r"(?<!\\)[<\[`|]", re.sub(r"\\\\", "", markdown_text(name)))
+    assert not re.search(r"(?<!\\)([<`|]|\]\()", re.sub(r"\\\\", "", markdown_text(name)))
 
 
 # ---- where text leaves ------------------------------------------------------------------------

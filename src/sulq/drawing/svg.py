@@ -15,7 +15,7 @@ LETTER = 8.0  # units, about
 BREAKS = re.compile(r"[\s_/,;:.-]+")  # after which a name may go on in the next line
 # What XML has not, and marks that would turn or hide what stands beside a name.
 NOT_XML = re.compile(
-    "[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f\u061c\u200b\u200e\u200f\u2028-\u202e\u2060-\u206f\ufeff"
+    "[\x00-\x08\x0b-\x1f\x7f-\x9f\u061c\u200b\u200e\u200f\u2028-\u202e\u2060-\u206f\ufeff"
     "\ud800-\udfff\ufffe\uffff]"
 )
 

@@ -26,7 +26,7 @@ _AMOUNT = r"[+-]?(\d{1,3}(,\d{3})+|\d+)(\.\d+)?([eE][+-]?\d+)?"
 NUMBER = re.compile(rf"{_AMOUNT}( to {_AMOUNT})?", re.ASCII)
 # What a spreadsheet may run, at the start or behind what it may take for the end of a cell.
 FORMULA = re.compile("(^|[,;:|\"'\t\r\n])([\\s\ufeff]*)([=+\\-@\uff1d\uff0b\uff0d\uff20\u2212])")
-MARKUP = re.compile(r"[\\<>&`|\[\]]")
+MARKUP = re.compile(r"[\\<`|]|\](?=[(\[])")  # a tag, code, the end of a cell, a link
 
 
 def _spelled(found: re.Match[str]) -> str:
