@@ -1,5 +1,6 @@
 """Rows that arrive by periods: each has its own T, and an append moves nothing that was spent."""
 
+import errno
 import fcntl
 import itertools
 import os
@@ -137,6 +138,25 @@ def test_only_new_periods_may_be_written(source):
     assert db.count("sick").value == 7  # it goes on
     with pytest.raises(sulq.NotPermitted):
         db.as_analyst("eve").append(rows(MONTHS[1]))
+
+
+def test_rows_that_cannot_be_written_are_refused_in_words(source, monkeypatch):
+    """Where rows are read-only: nothing is written or charged, and it goes on."""
+    db, before = opened(source), sorted(source.parent.rglob("*"))
+    kept = {
+        path: path.read_bytes() for path in before if path.suffix == ".parquet" and path.is_file()
+    }
+
+    def refused(*_):
+        raise OSError(errno.EROFS, os.strerror(errno.EROFS))
+
+    with monkeypatch.context() as patch:
+        patch.setattr(os, "replace", refused)
+        with pytest.raises(sulq.Refused, match="cannot be written: Read-only file system"):
+            db.append(rows(MONTHS[1]))
+    assert {path: path.read_bytes() for path in kept} == kept
+    assert not [path for path in source.parent.rglob("*") if path.name.startswith(".t.parquet")]
+    assert db.count("sick").value == 7
 
 
 def test_a_refresh_levels_periods_and_later_appends_go_on(source):

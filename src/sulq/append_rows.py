@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import os
 import secrets
+from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
 from sulq.engines.open_engine import open_engine
@@ -121,8 +122,14 @@ def _write(found: Source, rows: Any, schema: Schema, opened: set[Any], ordered: 
     try:
         pq.write_table(table, beside)
         os.replace(beside, target)
+    except OSError as error:
+        raise Refused(
+            f"append: {target.name!r} cannot be written: {error.strerror or error}. Nothing was "
+            "written.\nMake its folder writable, or add the rows yourself and append without rows."
+        ) from None
     finally:
-        beside.unlink(missing_ok=True)
+        with suppress(OSError):
+            beside.unlink(missing_ok=True)
 
 
 def _check_absent(found: Source, periods: set[Any], schema: Schema) -> None:

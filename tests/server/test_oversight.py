@@ -3,8 +3,9 @@
 import hashlib
 import hmac
 import json
+import socket
 import threading
-from contextlib import closing, contextmanager
+from contextlib import closing, contextmanager, suppress
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
 import postgres
@@ -258,6 +259,33 @@ def test_messages_are_signed_and_sent_once(hooked):
     mine = hmac.new(secret.encode(), f"{said['t']}.".encode() + body, hashlib.sha256).hexdigest()
     assert hmac.compare_digest(mine, said["v1"])
     assert json.loads(body)["id"] == headers["x-sulq-delivery"]
+
+
+def test_a_receiver_that_drips_keeps_nobody_else_waiting(hooked, monkeypatch):
+    """A byte at a time, for ever: carl's messages arrive meanwhile, and anna's try ends."""
+    services, anna, taker, _ = hooked
+    monkeypatch.setattr(webhooks, "SEND_SECONDS", 1.0)
+    carl, over = services.people.owner("carl"), threading.Event()
+    with socket.create_server(("127.0.0.1", 0)) as server:
+
+        def drip():
+            with suppress(OSError):
+                connection, _ = server.accept()
+                while not over.wait(0.2):
+                    connection.sendall(b"x")
+
+        threading.Thread(target=drip, daemon=True).start()
+        where = f"http://127.0.0.1:{server.getsockname()[1]}/slow"
+        services.webhooks.set(anna.tenant, where)
+        services.webhooks.set(carl.tenant, taker.url)
+        services.webhooks.test(anna.tenant)
+        (slow,) = services.webhooks.begin()
+        services.webhooks.test(carl.tenant)
+        assert services.webhooks.send() == 1
+        assert kinds(taker) == ["test"]
+        assert not slow.done() or slow.result() == 0
+        assert slow.result(30) == 0
+        over.set()
 
 
 def test_an_owner_hears_of_freezes_late_batches_low_budgets_and_old_keys(hooked):

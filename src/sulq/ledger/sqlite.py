@@ -23,7 +23,7 @@ from sqlalchemy import Connection, Engine, create_engine
 from sqlalchemy.exc import DBAPIError
 from sqlalchemy.pool import StaticPool
 
-from sulq.errors import LedgerDamaged, Refused, SulqError
+from sulq.errors import LedgerDamaged, Refused, SulqError, placed
 from sulq.ledger.chain import begin
 from sulq.ledger.seal import Seal, folder_lock, may_write, sync_folder
 from sulq.ledger.types import MEMORY
@@ -254,7 +254,8 @@ def _explained(
     if code in _KEPT_NOTHING:
         kept = "The charge stands, asking again does not pay again"
         kept = "Nothing was charged" if issubclass(failure, Refused) else kept
-        return failure(f"The ledger {name!r} cannot be written: {_KEPT_NOTHING[code]}. {kept}.")
+        words = f"The ledger {name!r} cannot be written: {_KEPT_NOTHING[code]}. {kept}."
+        return placed(failure(words))
     if code == sqlite3.SQLITE_IOERR and path is not None:
         _POISONED.add(str(path))
         return LedgerDamaged(
