@@ -4,6 +4,7 @@ import re
 
 from sulq.server.services.registry_tables import STEPS, statements
 
+INDEX = re.compile(r"CREATE (UNIQUE )?INDEX (\w+)")
 TABLE = re.compile(r"CREATE TABLE (\w+)")
 COLUMN = re.compile(r"ALTER TABLE (\w+) ADD COLUMN (\w+)")
 
@@ -16,6 +17,8 @@ def step_down(run, version):
                 run(f"DROP TABLE {made[1]}")
             elif added := COLUMN.match(said):
                 run(f"ALTER TABLE {added[1]} DROP COLUMN {added[2]}")
+            elif index := INDEX.match(said):
+                run(f"DROP INDEX IF EXISTS {index[2]}")
             else:
-                assert re.match(r"CREATE (UNIQUE )?INDEX|INSERT", said), said  # goes with its table
+                assert re.match("INSERT|UPDATE", said), said  # goes with its table
     run(f"PRAGMA user_version = {version}")

@@ -156,10 +156,10 @@ def key_list(server: ServerFolder) -> Said:
         found = services.people.keys(owner.tenant)
     rows = [
         (k["id"], k["person"], ", ".join(k["datasets"] or ["all"]), k["expires"][:10],
-         (k["revoked"] or "")[:10], _spending(k), k["label"])
+         k["ended"] or "", _spending(k), k["ground"], k["label"])
         for k in found
     ]  # fmt: skip
-    head = ("key", "person", "datasets", "expires", "revoked", "cap", "label")
+    head = ("key", "person", "datasets", "expires", "ended", "cap", "granted by", "label")
     return Said({"keys": found}, grid(head, rows))
 
 

@@ -38,7 +38,7 @@ def make_app(
 
     `postgres` is the socket for PostgreSQL's clients, if there is one.
     """
-    services = Services.open(settings)
+    services = _opened(settings)
     routes = api()
     routes.state.services = services
     routes.state.agents = Agents(services)
@@ -91,6 +91,13 @@ def make_app(
     made.state.api, made.state.gate = routes, gate
     made.state.stop = stop
     return made
+
+
+def _opened(settings: Settings) -> Services:
+    """The services of a folder; keys of roles that its settings take no longer have ended."""
+    services = Services.open(settings)
+    services.grounds.end_lost()
+    return services
 
 
 def _begin(services: Services, routes: FastAPI) -> None:

@@ -75,6 +75,8 @@ async def _arrived(caller: Caller, name: str, request: Request) -> dict[str, Any
                 await caller.run(begun.write, b"".join(waiting))
                 waiting.clear()
         await caller.run(begun.write, b"".join(waiting))
+        # It may have taken minutes, in which the right may have ended.
+        await caller.look(caller.services.access.holder, caller.principal.key)
         place = await caller.run(begun.finish)
         await caller.look(_noted, caller, "file", name)
     except ClientDisconnect:

@@ -361,6 +361,11 @@ class KeyLine(Reply):
     created: Time
     expires: Time
     revoked: str | None = Field(description="When it was revoked.")
+    ground: str = Field(
+        description="What granted it, with which it ends: the server's terminal, another key, or "
+        "a role at the institution.", examples=["the server's terminal"],
+    )  # fmt: skip
+    ended: str | None = Field(description="Why it works no longer; null: it works.")
     cap_micro: int | None = Field(description="What it may spend in all; null: it has no cap.")
     spent_micro: int = Field(description="What it spent under its cap.", examples=[0])
 

@@ -67,6 +67,8 @@ NOTICES = {
     "arranged": "Arranged.",
     "refreshed-board": "Asked again. What was asked before of the same rows was free.",
     "gone": "The board is deleted. Its answers stay.",
+    "over": "Your session has ended: after half an hour without a look, after twelve hours, or "
+    "with the key or the role that it rested on.",
     "seen": "Seen. Late answers are counted anew.",
 }
 

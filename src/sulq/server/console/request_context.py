@@ -23,7 +23,7 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Any, TypeVar
-from urllib.parse import quote
+from urllib.parse import quote, urlencode
 
 from starlette.requests import Request
 from starlette.responses import RedirectResponse, Response
@@ -334,7 +334,10 @@ def _to_sign_in(here: PageContext) -> Response:
     raw, query = here.request.scope["raw_path"], here.request.scope["query_string"]
     onward = (raw + b"?" + query if query else raw).decode("latin-1")
     back = onward if here.request.method == "GET" and onward != f"{PREFIX}/" else ""
-    return here.go(f"{PREFIX}/sign-in" + (f"?next={quote(back, safe='')}" if back else ""))
+    found = {"next": back} if back else {}
+    if here.request.cookies.get(COOKIE):
+        found["done"] = "over"
+    return here.go(f"{PREFIX}/sign-in" + (f"?{urlencode(found)}" if found else ""))
 
 
 def _refused(here: PageContext, error: SulqError, status: int) -> Response:

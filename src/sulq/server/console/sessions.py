@@ -18,8 +18,10 @@ from sulq.errors import KeyRefused, NotFound
 from sulq.server.services.access import Access, Principal
 from sulq.server.services.actors import acting_as, terminal
 from sulq.server.services.audit_log import record
+from sulq.server.services.grounds import Grounds
+from sulq.server.services.oidc_settings import OidcSettings
 from sulq.server.services.people import People, hashed, person_of
-from sulq.server.services.registry import Registry, Run, now
+from sulq.server.services.registry import Registry, Run
 from sulq.server.services.settings import Settings
 from sulq.server.services.shared_rate import AnyRate
 
@@ -172,7 +174,8 @@ def entrance(folder: Path, analyst: str | None = None) -> str | None:
     owners, or where no key of that person works any more.
     """
     with closing(Registry.open(folder, Settings.load(folder).registry)) as registry:
-        people = People(registry)
+        grounds = Grounds(registry, OidcSettings.load(folder))
+        people = People(registry, grounds=grounds)
         if len(people.all_owners()) != 1:
             return None
         person = people.owner()
@@ -181,9 +184,9 @@ def entrance(folder: Path, analyst: str | None = None) -> str | None:
         keys = [
             key["id"]
             for key in people.keys(person.tenant, person.id)
-            if not key["revoked"] and key["expires"] > now() and key["datasets"] is None
+            if not key["ended"] and key["datasets"] is None
         ]
         if not keys:
             return None
         with acting_as(terminal()):
-            return Sessions(registry, Access(registry)).link(keys[-1])
+            return Sessions(registry, Access(registry, grounds)).link(keys[-1])

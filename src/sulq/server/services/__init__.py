@@ -11,6 +11,7 @@ shared_rate.py      how often one person may ask, at all servers of a registry
 people.py           owners, analysts and their keys
 spending_caps.py    how much one key may spend, as its owner said
 scram.py            SCRAM-SHA-256: a key is proved without being sent
+grounds.py          what granted each right, and whether that still stands
 access.py           a key -> a Principal, and what a Principal may see
 datasets.py         datasets by name, and the databases behind them
 dataset_ledgers.py  the ledger that the rows of a dataset have: found, begun, recognised, given up

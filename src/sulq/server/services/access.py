@@ -1,5 +1,7 @@
 """A key -> a Principal, and what a Principal may see. The only module that decides rights.
 
+What a key is worth is what its grounds give at that moment (grounds.py).
+
 Whatever is wrong with a key, the refusal is the same. A dataset is looked up within the
 principal's own tenant, invitations and scope in one statement: another's looks like a missing one
 because it is never found.
@@ -9,12 +11,14 @@ from __future__ import annotations
 
 import hmac
 import json
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any
 
 from sulq.errors import Frozen, KeyRefused, NotFound, NotPermitted
 from sulq.programs.library import FUEL
+from sulq.server.services.grounds import Ground, Grounds, Link, closed, rights
 from sulq.server.services.people import KEY, Person, hashed, person_of
 from sulq.server.services.registry import Registry
 
@@ -22,16 +26,7 @@ REFUSED = (
     "the key is missing, malformed, unknown, expired or revoked. Nothing was charged.\n"
     "Send it as 'Authorization: Bearer sulq_...'; ask the dataset's owner for a new one."
 )
-AHEAD = (
-    "the key was made while the server's clock was ahead, and would last too long. Nothing was "
-    "charged.\nAsk the dataset's owner for a new one."
-)
 NOBODY = bytes(32)
-HOLDER = (
-    "SELECT k.id AS key, k.hash, k.datasets, k.created AS begun, k.expires, k.revoked, "
-    "k.spend_cap, k.scram, p.* "
-    "FROM keys k JOIN people p ON p.id = k.person WHERE k.id = ?"
-)
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,7 +36,7 @@ class Principal:
     person: Person
     key: str  # its public half
     scope: frozenset[str] | None  # datasets the key is for; None: all that the person may see
-    capped: bool = False  # may the key spend a part only? (spending_caps.py)
+    capped: bool = False  # True if it, or a key it was made with, has a cap (spending_caps.py)
 
     @property
     def is_owner(self) -> bool:
@@ -77,42 +72,48 @@ def _program_fuel(arguments: str) -> int | None:
 class Access:
     """Decides who may do what."""
 
-    def __init__(self, registry: Registry) -> None:
+    def __init__(self, registry: Registry, grounds: Grounds | None = None) -> None:
         self._registry = registry
+        self._grounds = grounds or Grounds(registry)
 
     def principal(self, authorization: str | None) -> Principal:
         """Who holds this key, or KeyRefused."""
         scheme, _, text = (authorization or "").partition(" ")
         match = KEY.fullmatch(text.strip()) if scheme.lower() == "bearer" else None
         number, secret = match.groups() if match else ("", "")
-        row = self._registry.one(HOLDER, number)
-        same = hmac.compare_digest(hashed(secret), NOBODY if row is None else row["hash"])
-        return self._working(row if same else None)
+        chain = self._grounds.chain(number)
+        same = hmac.compare_digest(hashed(secret), chain[0]["hash"] if chain else NOBODY)
+        return self._working(chain if same else ())
 
     def verifier(self, key: str) -> str | None:
         """By what the key of this public half is proved; '': it was made before there was that.
 
         None if there is no such key, or no longer: nothing proves it.
         """
-        row = self._registry.one(HOLDER, key)
+        chain = self._grounds.chain(key)
         try:
-            self._working(row)
+            self._working(chain)
         except KeyRefused:
             return None
-        return row["scram"] or ""
+        return chain[0]["scram"] or ""
 
     def holder(self, key: str) -> Principal:
         """Who holds the key of this public half, for a session begun with it; or KeyRefused."""
-        return self._working(self._registry.one(HOLDER, key))
+        return self._working(self._grounds.chain(key))
 
-    def _working(self, row: Any) -> Principal:
+    def _working(self, chain: Sequence[Link]) -> Principal:
+        """The holder of the key at the beginning of this chain, with what the whole chain gives."""
         now = self._registry.clock.now()
-        if row is None or row["revoked"] or row["removed"] or row["expires"] <= now:
+        if not chain or closed(chain[0], now):
             raise KeyRefused(REFUSED)
-        if self._registry.clock.is_ahead(row["begun"]):
-            raise KeyRefused(AHEAD)
-        scope = None if row["datasets"] is None else frozenset(json.loads(row["datasets"]))
-        return Principal(person_of(row), row["key"], scope, row["spend_cap"] is not None)
+        why = self._grounds.lost(chain, now)
+        if why:
+            raise KeyRefused(
+                f"this key has ended: {why}. Nothing was charged.\nSign in anew, or ask the "
+                "dataset's owner for a new key."
+            )
+        found = rights(chain)
+        return Principal(person_of(chain[0]), chain[0]["key"], found.scope, found.capped)
 
     def dataset(self, principal: Principal, name: str) -> Record:
         """A dataset this principal may see, or NotFound."""
@@ -123,8 +124,7 @@ class Access:
 
     def again(self, principal: Principal, record: Record) -> Record:
         """The dataset as it is now, after a wait in which rights may have ended."""
-        self.holder(principal.key)
-        found = self.dataset(principal, record.name)
+        found = self.dataset(self.holder(principal.key), record.name)
         if found.id != record.id:  # closed, and another made under its name
             raise NotFound(f"{record.name!r} is no longer what it was. Nothing was charged.")
         return found
@@ -132,13 +132,21 @@ class Access:
     def datasets(self, principal: Principal, name: str | None = None) -> list[Record]:
         """All that this principal may see; those of one name."""
         rows = self._registry.all(
-            "SELECT d.* FROM datasets d WHERE d.house = ? AND d.state <> 'closed' "
-            "AND d.name = coalesce(?, d.name) AND (? OR EXISTS "
-            "(SELECT 1 FROM members m WHERE m.dataset = d.id AND m.person = ?)) ORDER BY d.name",
-            principal.person.tenant, name, principal.is_owner, principal.person.id,
+            "SELECT d.*, m.ground, o.name AS owner FROM datasets d "
+            "JOIN people o ON o.id = d.house "
+            "LEFT JOIN members m ON m.dataset = d.id AND m.person = ? WHERE d.house = ? "
+            "AND d.state <> 'closed' AND d.name = coalesce(?, d.name) "
+            "AND (? OR m.person IS NOT NULL) ORDER BY d.name",
+            principal.person.id, principal.person.tenant, name, principal.is_owner,
         )  # fmt: skip
-        records = [record_of(row) for row in rows]
+        records = [record_of(row) for row in rows if self._is_invited(principal, row)]
         return [r for r in records if principal.scope is None or r.name in principal.scope]
+
+    def _is_invited(self, principal: Principal, row: Any) -> bool:
+        """True unless the invitation was a role's that opens this dataset no longer."""
+        if principal.is_owner or row["ground"] != Ground.ROLE:
+            return True
+        return row["name"] in self._grounds.opened(principal.person.id, row["owner"])
 
     def owner(self, principal: Principal) -> Principal:
         """The same principal if an owner, or NotPermitted."""

@@ -41,6 +41,7 @@ WORDS = {
     "freeze": "{dataset} was frozen",
     "invite": "{about} was invited to {dataset}",
     "key": "a key was made for {about}",
+    "key-ended": "a key of {about} ended with what granted it",
     "key-replaced": "a key of {about} was replaced",
     "key-revoked": "a key of {about} was revoked",
     "link": "a sign-in link was made for {about}",

@@ -13,6 +13,7 @@ from sulq.server.services.audit_log import AuditLog
 from sulq.server.services.boards import Boards
 from sulq.server.services.dataset_states import DatasetStates
 from sulq.server.services.datasets import Datasets
+from sulq.server.services.grounds import Grounds
 from sulq.server.services.institution import Institution
 from sulq.server.services.metrics import Metrics
 from sulq.server.services.oidc_settings import OidcSettings
@@ -33,6 +34,7 @@ class Services:
     settings: Settings
     registry: Registry
     people: People
+    grounds: Grounds
     access: Access
     caps: SpendingCaps
     datasets: Datasets
@@ -56,17 +58,18 @@ class Services:
         passwords.move_out(registry, settings.folder)
         passwords.keep_own(settings.ledger_server, settings.folder)
         datasets = Datasets(registry, settings)
-        access, metrics, sources = Access(registry), Metrics(), Sources(registry, settings)
-        caps, people = SpendingCaps(registry), People(registry, settings.key_days)
         accounts = OidcSettings.load(settings.folder)
+        grounds = Grounds(registry, accounts)
+        access, metrics, sources = Access(registry, grounds), Metrics(), Sources(registry, settings)
+        caps, people = SpendingCaps(registry), People(registry, settings.key_days, grounds)
         states = DatasetStates(registry, datasets, settings.folder)
         return cls(
-            settings, registry, people, access, caps, datasets,
+            settings, registry, people, grounds, access, caps, datasets,
             sources, Uploads(sources, settings), metrics,
             Answers(datasets, access, settings, metrics, caps),
             states, Readiness(states), Boards(registry), AuditLog(registry),
             Webhooks(registry, datasets, settings),
-            None if accounts is None else Institution(accounts, registry, people),
+            None if accounts is None else Institution(accounts, registry, people, grounds),
             AtOnce(1), AtOnce(1),
         )  # fmt: skip
 

@@ -69,7 +69,8 @@ def _line(row: Any) -> dict[str, Any]:
 def _keys(registry: Registry, dataset: int) -> Iterator[dict[str, Any]]:
     """Keys that open it, if their holder is let in: when each was made, and revoked."""
     rows = registry.all(
-        "SELECT k.id, k.label, k.datasets, k.created, k.expires, k.revoked, p.name, p.role, "
+        "SELECT k.id, k.label, k.datasets, k.created, k.expires, k.revoked, k.ended, k.why, "
+        "p.name, p.role, "
         "d.name AS dataset FROM keys k JOIN people p ON p.id = k.person "
         "JOIN datasets d ON d.house = p.house WHERE d.id = ? ORDER BY k.rowid", dataset,
     )  # fmt: skip
@@ -87,3 +88,6 @@ def _keys(registry: Registry, dataset: int) -> Iterator[dict[str, Any]]:
         if row["revoked"]:
             yield line | {"time": row["revoked"], "kind": "revoke",
                           "what": f"a key{label} of {row['name']} ended"}  # fmt: skip
+        elif row["ended"]:
+            yield line | {"time": row["ended"], "kind": "revoke",
+                          "what": f"a key{label} of {row['name']} ended: {row['why']}"}  # fmt: skip

@@ -3,20 +3,22 @@
 An account is known by issuer and subject, never by a name: the first sign-in of an analyst makes
 one of the name that is claimed, if nobody has it; an analyst who is there already is linked by
 whoever runs the server. What a role opens is looked at at every sign-in. A sign-in ends in a key
-like any other, for some hours, so that rights are decided in one place.
+like any other, for some hours, so that rights are decided in one place. The key rests on the role
+(grounds.py): at the next sign-in without it, or once the settings take it no longer, the key ends
+with all that was made with it.
 """
 
 from __future__ import annotations
 
 import re
 import secrets
-from collections.abc import Sequence
 from datetime import UTC, datetime, timedelta
 from typing import Any, NoReturn
 
 from sulq.errors import KeyRefused, NotFound, NotPermitted, Refused
-from sulq.server.services.actors import ROLES, Actor, account_id, acting, acting_as
+from sulq.server.services.actors import Actor, account_id, acting, acting_as
 from sulq.server.services.audit_log import record
+from sulq.server.services.grounds import Grounds
 from sulq.server.services.high_water import LEAP
 from sulq.server.services.oidc import Claims, Issuer, refused, used_id
 from sulq.server.services.oidc_settings import OidcSettings
@@ -36,8 +38,11 @@ UNFIT = re.compile(r"[^A-Za-z0-9._-]+")
 class Institution:
     """The accounts of one issuer, at one server."""
 
-    def __init__(self, settings: OidcSettings, registry: Registry, people: People) -> None:
+    def __init__(
+        self, settings: OidcSettings, registry: Registry, people: People, grounds: Grounds
+    ) -> None:
         self.settings = settings
+        self._grounds = grounds
         self.issuer = Issuer(settings, registry.clock.machine_time)
         self.exchanges = rate_of(registry, "exchanges", *EXCHANGES)  # from one address
         self._registry = registry
@@ -105,12 +110,13 @@ class Institution:
     def _key_for(self, claims: Claims, account: Account) -> Key:
         roles = _roles(claims, self.settings.roles_claim)
         owner = self._people.owner(self.settings.owner)
+        self._grounds.note_roles(account.issuer, account.subject, account.name, roles)
         person = self._known(claims["sub"])
         if any(role in self.settings.owners for role in roles):
             person = owner
         elif any(role in self.settings.analysts for role in roles):
             person = person or self._new(owner, claims)
-            self._set_invitations(owner, person, roles)
+            self._people.invite_by_roles(person, owner)
         else:
             self._turn_away(owner, person)
         self._tidy(person)
@@ -161,24 +167,10 @@ class Institution:
             self._link(run, person, claims["sub"])
         return person
 
-    def _set_invitations(self, owner: Person, person: Person, roles: Sequence[str]) -> None:
-        """Invite to what the roles open, and take back what they no longer do."""
-        given = self.settings.datasets
-        opened = {name for role in roles for name in given.get(role, ())}
-        for name in {name for names in given.values() for name in names}:
-            row = self._registry.one("SELECT id FROM datasets WHERE house = ? AND name = ? AND "
-                                     "state <> 'closed'", owner.tenant, name)  # fmt: skip
-            if row is not None:
-                change = self._people.invite if name in opened else self._people.uninvite
-                change(row["id"], person, ROLES)
-
     def _turn_away(self, owner: Person, person: Person | None) -> NoReturn:
-        """Nobody without a role is let in; the keys of whoever had one end."""
+        """Let nobody in without a role; keys that rested on one ended when the token was read."""
         about = acting.get().name if person is None else person.name
         with self._registry.writing() as run:
-            if person is not None:
-                run("UPDATE keys SET revoked = ? WHERE person = ? AND label = ? "
-                    "AND revoked IS NULL", now(), person.id, LABEL)  # fmt: skip
             record(
                 run,
                 owner.tenant,
@@ -196,11 +188,13 @@ class Institution:
         """Forget the keys of earlier sign-ins that are over; the audit log has them."""
         now = self._registry.clock.now()
         with self._registry.writing() as run:
-            over = "SELECT id FROM keys WHERE person = ? AND label = ? AND expires < ?"
+            over = (
+                "SELECT k.id FROM keys k WHERE k.person = ? AND k.ground = 'role' "
+                "AND k.expires < ? AND NOT EXISTS (SELECT 1 FROM keys m WHERE m.parent = k.id)"
+            )
             for table in ("sessions", "entrances"):
-                run(f"DELETE FROM {table} WHERE key IN ({over})", person.id, LABEL, now)
-            run("DELETE FROM keys WHERE person = ? AND label = ? AND expires < ?",
-                person.id, LABEL, now)  # fmt: skip
+                run(f"DELETE FROM {table} WHERE key IN ({over})", person.id, now)
+            run(f"DELETE FROM keys WHERE id IN ({over})", person.id, now)
 
 
 def _roles(claims: Claims, path: str) -> list[str]:

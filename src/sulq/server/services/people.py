@@ -4,7 +4,8 @@ A tenant is an owner with what is theirs: datasets, analysts, keys. Names are un
 tenant only, so that no name tells anything about another tenant. A key is
 `sulq_ID_SECRET` with a secret of 256 random bits; the registry keeps its SHA-256, which is
 enough for a secret that nobody chose, and a verifier by which the key is proved to the door for
-PostgreSQL's clients without being sent (scram.py). Every key expires.
+PostgreSQL's clients without being sent (scram.py). Every key expires, and rests on what granted it
+(grounds.py): a key that a request makes rests on the key of that request.
 """
 
 from __future__ import annotations
@@ -19,10 +20,19 @@ from hashlib import sha256
 from typing import Any
 
 from sulq.errors import NotFound, Refused, in_queries
-from sulq.server.services.actors import Actor
+from sulq.server.services.actors import ROLES, Actor, acting
 from sulq.server.services.audit_log import record
 from sulq.server.services.events import note
-from sulq.server.services.registry import Registry, Taken, new_id, now
+from sulq.server.services.grounds import (
+    CHAIN,
+    DEEPEST,
+    OF_TENANT,
+    Ground,
+    Grounds,
+    ground_in_words,
+    log_below,
+)
+from sulq.server.services.registry import Registry, Run, Taken, new_id, now
 from sulq.server.services.scram import Verifier
 from sulq.server.services.spending_caps import cap_of
 from sulq.values.safe_text import checked_text
@@ -31,6 +41,11 @@ NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
 KEY = re.compile(r"sulq_([0-9a-f]{16})_([A-Za-z0-9_-]{43})", re.ASCII)
 MAX_DAYS = 3650
 MAX_LABEL = 200
+# A key, and those that took its place one after the other.
+SUCCESSORS = (
+    "WITH RECURSIVE after (id) AS (SELECT id FROM keys WHERE id = ? UNION "
+    "SELECT n.id FROM after a JOIN keys k ON k.id = a.id JOIN keys n ON n.id = k.successor) "
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,8 +104,11 @@ def check_name(name: Any, what: str) -> str:
 class People:
     """Everybody the registry knows."""
 
-    def __init__(self, registry: Registry, key_days: int = 90) -> None:
+    def __init__(
+        self, registry: Registry, key_days: int = 90, grounds: Grounds | None = None
+    ) -> None:
         self._registry = registry
+        self._grounds = grounds or Grounds(registry)
         self._key_days = key_days
 
     # ---- owners and analysts --------------------------------------------------------------
@@ -186,13 +204,30 @@ class People:
 
     # ---- invitations ----------------------------------------------------------------------
 
-    def invite(self, dataset: int, person: Person, by: Actor | None = None) -> None:
-        """Let an analyst see and ask a dataset."""
+    def invite(
+        self, dataset: int, person: Person, by: Actor | None = None, ground: Ground = Ground.OWNER
+    ) -> None:
+        """Let an analyst see and ask a dataset.
+
+        An owner's invitation stands whatever the institution's roles open; a role's ends with it.
+        """
         with self._registry.writing() as run:
-            new = run("INSERT INTO members (dataset, person) VALUES (?, ?) ON CONFLICT DO NOTHING",
-                      dataset, person.id).rowcount  # fmt: skip
+            new = run(
+                "INSERT INTO members (dataset, person, ground) VALUES (?, ?, ?) "
+                "ON CONFLICT (dataset, person) DO UPDATE SET ground = excluded.ground "
+                "WHERE members.ground = 'role' AND excluded.ground = 'owner'",
+                dataset, person.id, ground,
+            ).rowcount  # fmt: skip
             if new:
                 note(run, dataset, "invite", who=person.name, who_id=person.known_as, by=by)
+
+    def invite_by_roles(self, person: Person, owner: Person) -> None:
+        """Invite an analyst to what their roles at the institution open now."""
+        for name in sorted(self._grounds.opened(person.id, owner.name)):
+            row = self._registry.one("SELECT id FROM datasets WHERE house = ? AND name = ? AND "
+                                     "state <> 'closed'", owner.tenant, name)  # fmt: skip
+            if row is not None:
+                self.invite(row["id"], person, ROLES, Ground.ROLE)
 
     def uninvite(self, dataset: int, person: Person, by: Actor | None = None) -> None:
         """The dataset is no longer there for this analyst."""
@@ -219,7 +254,8 @@ class People:
         """A new key for a person, for some datasets only if they are named.
 
         It may spend at most `cap` queries, if there is one (spending_caps.py). `lasts` is instead
-        of days; `account` is who signed in for it, for the audit log (institution.py).
+        of days; `account` is who signed in for it, by issuer, subject and name (institution.py).
+        A key that a request makes lasts at most as long as the key of that request.
         """
         days = self._key_days if days is None else days
         if type(days) is not int or not 1 <= days <= MAX_DAYS:
@@ -232,11 +268,17 @@ class People:
         key, secret = _new()
         clock = self._registry.clock
         begun, expires = clock.now(), clock.now(timedelta(days=days) if lasts is None else lasts)
+        parent = None if account is not None else acting.get().key or None
+        made = Ground.KEY if parent else Ground.TERMINAL
+        ground = made if account is None else Ground.ROLE
         with self._registry.writing() as run:
+            if parent:
+                expires = min(expires, _latest(run, parent))
             run(
                 "INSERT INTO keys (id, hash, person, label, datasets, created, expires, spend_cap, "
-                "scram) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)",
+                "scram, ground, parent) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
                 key.id, hashed(secret), person.id, label, scope, begun, expires, most, key.scram,
+                ground, parent,
             )  # fmt: skip
             if account is not None:
                 run("INSERT INTO key_accounts (key, issuer, subject, name) VALUES (?, ?, ?, ?)",
@@ -245,39 +287,48 @@ class People:
             by = None if account is None else person.acting_with(key.id)
             record(run, person.tenant, "key", about=person.name, about_id=person.known_as, by=by,
                    expires=expires, cap=None if most is None else in_queries(most),
-                   **said)  # fmt: skip
+                   ground=str(ground), **said)  # fmt: skip
         return replace(key, expires=expires)
 
     def keys(
         self, tenant: int, person: int | None = None, key: str | None = None
     ) -> list[dict[str, Any]]:
-        """The keys of a tenant, of one person in it, or one of them; never their secrets."""
-        rows = self._registry.all(
-            "SELECT k.id, p.name person, p.role, k.label, coalesce(k.datasets, 'null') datasets, "
-            "k.created, k.expires, k.revoked, k.spend_cap AS cap_micro, k.spent AS spent_micro "
-            "FROM keys k JOIN people p ON p.id = k.person "
-            "WHERE p.house = ? AND p.id = coalesce(?, p.id) AND k.id = coalesce(?, k.id) "
-            "ORDER BY k.created, k.id",
-            tenant, person, key,
-        )  # fmt: skip
-        return [dict(row) | {"datasets": json.loads(row["datasets"])} for row in rows]
+        """The keys of a tenant, of one person in it, or one of them; never their secrets.
+
+        Each with what it rests on, and why it works no longer, if it does not.
+        """
+        ends = self._grounds.ends(tenant)
+        return [
+            {
+                "id": row["key"], "person": row["name"], "role": row["role"],
+                "label": row["label"], "datasets": json.loads(row["datasets"] or "null"),
+                "created": row["begun"], "expires": row["expires"], "revoked": row["revoked"],
+                "cap_micro": row["spend_cap"], "spent_micro": row["spent"],
+                "ground": ground_in_words(row), "ended": ends.get(row["key"]),
+            }
+            for row in self._registry.all(OF_TENANT, tenant)
+            if person in (None, row["id"]) and key in (None, row["key"])
+        ]  # fmt: skip
 
     def rotate(self, key: str) -> Key:
         """A new key in place of this one, for the same datasets, days and cap; this one ends.
 
-        It lasts no longer than the other would have: how long is for the owner to say.
+        It lasts no longer than the other would have: how long is for the owner to say. What was
+        made with the other rests on it from now on, and it ends if the other is revoked later.
         """
         begun, (new, secret) = self._registry.clock.now(), _new()
         with self._registry.writing() as run:
             made = run(
                 "INSERT INTO keys (id, hash, scram, person, label, datasets, created, expires, "
-                "spend_cap, spent) SELECT ?, ?, ?, person, label, datasets, ?, expires, spend_cap, "
-                "spent FROM keys WHERE id = ? AND revoked IS NULL",
+                "spend_cap, spent, ground, parent) "
+                "SELECT ?, ?, ?, person, label, datasets, ?, expires, spend_cap, spent, ground, "
+                "parent FROM keys WHERE id = ? AND revoked IS NULL AND ended IS NULL",
                 new.id, hashed(secret), new.scram, begun, key,
             )  # fmt: skip
             if made.rowcount != 1:
                 raise NotFound(f"there is no key {key!r}.")
-            run("UPDATE keys SET revoked = ? WHERE id = ?", now(), key)
+            run("UPDATE keys SET revoked = ?, successor = ? WHERE id = ?", now(), new.id, key)
+            run("UPDATE keys SET parent = ? WHERE parent = ?", new.id, key)
             row = run("SELECT k.expires, p.* FROM keys k JOIN people p ON "
                       "p.id = k.person WHERE k.id = ?", new.id).fetchone()  # fmt: skip
             run("INSERT INTO key_accounts (key, issuer, subject, name) SELECT ?, issuer, subject, "
@@ -289,19 +340,35 @@ class People:
         return replace(new, expires=row["expires"])
 
     def revoke(self, tenant: int, key: str, person: int | None = None) -> None:
-        """End a key of this tenant, or of one person in it, at once."""
+        """End a key of this tenant, or of one person in it, at once; with what took its place.
+
+        What was made with it ends too, and is logged.
+        """
+        moment = self._registry.clock.now()
         with self._registry.writing() as run:
-            done = run(
-                "UPDATE keys SET revoked = coalesce(revoked, ?) WHERE id = ? AND person IN "
-                "(SELECT id FROM people WHERE house = ? AND id = coalesce(?, id))",
-                now(), key, tenant, person,
-            )  # fmt: skip
-            for row in run("SELECT p.* FROM keys k JOIN people p ON p.id = k.person "
-                           "WHERE k.id = ?", key).fetchall() if done.rowcount else ():  # fmt: skip
+            rows = run(f"{SUCCESSORS} SELECT k.id AS key, p.* FROM after a "
+                       "JOIN keys k ON k.id = a.id JOIN people p ON p.id = k.person "
+                       "WHERE p.house = ? AND p.id = coalesce(?, p.id)",
+                       key, tenant, person).fetchall()  # fmt: skip
+            if not rows:
+                raise NotFound(f"there is no key {key!r}.")
+            for row in rows:
+                log_below(run, row["key"], moment)
+                run("UPDATE keys SET revoked = coalesce(revoked, ?) WHERE id = ?",
+                    now(), row["key"])  # fmt: skip
                 record(run, tenant, "key-revoked", about=row["name"],
-                       about_id=person_of(row).known_as, key=key)  # fmt: skip
-        if done.rowcount != 1:
-            raise NotFound(f"there is no key {key!r}.")
+                       about_id=person_of(row).known_as, key=row["key"])  # fmt: skip
+
+
+def _latest(run: Run, key: str) -> str:
+    """The moment until which a key may last that is made with this one; refused if too deep."""
+    rows = run(f"{CHAIN} SELECT k.expires FROM chain c JOIN keys k ON k.id = c.id", key).fetchall()
+    if not 0 < len(rows) <= DEEPEST:
+        raise Refused(
+            f"this key was made with a key that was made with a key, {DEEPEST} times. Make the new "
+            "one with an earlier of them."
+        )
+    return min(str(row["expires"]) for row in rows)
 
 
 def _new() -> tuple[Key, str]:

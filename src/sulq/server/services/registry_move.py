@@ -25,7 +25,7 @@ MOVED = f"{FILE}.moved"
 TABLES = (
     "people", "keys", "datasets", "members", "late", "alarms", "sessions", "entrances", "asked",
     "models", "boards", "board_items", "shares", "events", "audit_log", "identities", "oidc_begun",
-    "oidc_used", "webhooks", "outbox", "told", "key_accounts", "key_questions",
+    "oidc_used", "webhooks", "outbox", "told", "key_accounts", "key_questions", "accounts",
 )  # fmt: skip
 NUMBERED = ("people", "datasets", "alarms", "events")
 

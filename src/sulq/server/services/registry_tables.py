@@ -224,9 +224,33 @@ CREATE TABLE key_questions (         -- what was asked with a key that a program
 ) WITHOUT ROWID
 """
 
+# What each key and invitation rests on (grounds.py). Sign-ins of before are not known by account.
+SINCE_12 = """
+CREATE TABLE accounts (              -- of an institution, with the roles of their newest token
+  issuer TEXT NOT NULL,
+  subject TEXT NOT NULL,
+  name TEXT NOT NULL,
+  roles TEXT NOT NULL,               -- a JSON list
+  seen TEXT NOT NULL,
+  PRIMARY KEY (issuer, subject)
+) WITHOUT ROWID;
+ALTER TABLE keys ADD COLUMN ground TEXT NOT NULL DEFAULT 'terminal';
+ALTER TABLE keys ADD COLUMN parent TEXT;
+ALTER TABLE keys ADD COLUMN successor TEXT;
+ALTER TABLE keys ADD COLUMN ended TEXT;
+ALTER TABLE keys ADD COLUMN why TEXT;
+CREATE INDEX keys_made_with ON keys (parent);
+ALTER TABLE members ADD COLUMN ground TEXT NOT NULL DEFAULT 'owner';
+UPDATE keys SET revoked = created WHERE label = 'signed in by the institution' AND revoked IS NULL;
+UPDATE members SET ground = 'role' WHERE EXISTS (
+  SELECT 1 FROM events e JOIN people p ON p.name = e.person WHERE e.dataset = members.dataset
+  AND p.id = members.person AND e.kind = 'invite' AND e.decided = 'the institution''s roles'
+)
+"""
+
 STEPS = (
     TABLES, SINCE_2, SINCE_3, SINCE_4, SINCE_5, SINCE_6, SINCE_7, SINCE_8, SINCE_9, SINCE_10,
-    SINCE_11,
+    SINCE_11, SINCE_12,
 )  # fmt: skip
 VERSION = len(STEPS)
 

@@ -260,7 +260,8 @@ class Webhooks:
             return  # owners have an alarm of that
         rows = self._registry.all(
             "SELECT k.id, k.label, k.created, k.expires, p.name FROM keys k JOIN people p "
-            "ON p.id = k.person WHERE p.house = ? AND k.revoked IS NULL AND p.removed IS NULL "
+            "ON p.id = k.person WHERE p.house = ? AND k.revoked IS NULL AND k.ended IS NULL "
+            "AND p.removed IS NULL "
             "AND k.expires > ? AND k.expires < ?", tenant, clock.now(), clock.now(SOON),
         )  # fmt: skip
         for row in rows:
