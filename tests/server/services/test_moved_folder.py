@@ -363,6 +363,8 @@ def backup_as_it_is(instance, out):
             number, hash = file.execute("SELECT number, hash FROM head").fetchone()
         heads[path.name] = {"number": number, "hash": hash}
     about = {"made": "2026-11-16T00:00:00+00:00", "heads": heads, "elsewhere": []}
+    with closing(sqlite3.connect(out / "server.db")) as file:
+        file.execute("PRAGMA journal_mode = DELETE").fetchall()  # as in any backup
     write_manifest(out, about)
     return out
 
