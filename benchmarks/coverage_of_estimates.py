@@ -90,7 +90,7 @@ def coverage(name: str, lists: dict[str, list[Any]], guarantee: str, runs: int) 
     silent._pipeline.noise = _Silence()
     truth = {key: _number(silent.answer(question)) for key, question in wanted.items()}
     held, widths = dict.fromkeys(wanted, 0), {key: [] for key in wanted}
-    restore = estimates._related, estimates._system, estimates.least_squares
+    restore = estimates._related, estimates._forms, estimates.least_squares
     keep()
     for _ in range(runs):
         noise = drawn(bundles, db._pipeline.noise)
@@ -102,7 +102,7 @@ def coverage(name: str, lists: dict[str, list[Any]], guarantee: str, runs: int) 
             low, high = _ends(db.estimated(question))
             held[key] += low <= truth[key] <= high
             widths[key].append(high - low)
-    estimates._related, estimates._system, estimates.least_squares = restore
+    estimates._related, estimates._forms, estimates.least_squares = restore
     return {k: (held[k] / runs, float(np.median(widths[k])), truth[k]) for k in wanted}
 
 
@@ -111,7 +111,7 @@ class Kept:
 
     def __init__(self) -> None:
         self._found: dict[Any, Any] = {}
-        self._related, self._system = estimates._related, estimates._system
+        self._related, self._forms = estimates._related, estimates._forms
         self._least_squares = estimates.least_squares
 
     def related(self, asked: Any, known: Any, told: Any, schema: Any) -> Any:
@@ -123,16 +123,16 @@ class Kept:
             self._found[key] = used and [places[id(m)] for m in used]
         return self._found[key] and [known[i] for i in self._found[key]]
 
-    def system(self, asked: Any, used: Any, public: Any, rows: int, told: Any, schema: Any) -> Any:
+    def forms(self, asked: Any, used: Any, public: Any, counts: Any, told: Any, schema: Any) -> Any:
         """Their forms."""
-        key = ("system", asked.query.text, told, len(used))
+        key = ("forms", asked.query.text, told, len(used))
         if key not in self._found:
-            self._found[key] = self._system(asked, used, public, rows, told, schema)
+            self._found[key] = self._forms(asked, used, public, counts, told, schema)
         return self._found[key]
 
     def least_squares(self, noisy: Any, numbers: Any, *forms: Any) -> Any:
         """Estimates are an affine function of the numbers."""
-        key = id(noisy)
+        key = (noisy.shape, noisy.data.tobytes(), noisy.indices.tobytes(), forms[-2].tobytes())
         if key not in self._found:
             self._found[key] = self._least_squares(noisy, np.zeros_like(numbers), *forms)
         if self._found[key] is None:
@@ -144,7 +144,7 @@ class Kept:
 def keep() -> None:
     """Compute what does not change once."""
     kept = Kept()
-    estimates._related, estimates._system = kept.related, kept.system
+    estimates._related, estimates._forms = kept.related, kept.forms
     estimates.least_squares = kept.least_squares
 
 

@@ -6,12 +6,13 @@ import copy
 import json
 import math
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import suppress
 from dataclasses import replace
 from fractions import Fraction
 from typing import TYPE_CHECKING, Any, overload
 
 from sulq.common_questions import CommonQuestions
-from sulq.errors import MICRO, NotKnown, NotPermitted, QueryNotAllowed, Refused
+from sulq.errors import MICRO, NotKnown, NotPermitted, QueryNotAllowed, Refused, SulqError
 from sulq.estimator import Estimator, combined
 from sulq.expressions.parse import shorten
 from sulq.expressions.quoting import quote
@@ -32,11 +33,13 @@ from sulq.questions.facts import MAX_COUNTS, Fact, KeyCounts, public_part
 from sulq.questions.partitions import need_key
 from sulq.questions.projection import projection
 from sulq.questions.question import Question
+from sulq.questions.star_tables import is_of
 from sulq.values.answer import Answer
 from sulq.values.marginals import Marginals
 from sulq.values.per_person import PerPerson
 from sulq.values.price import Budget, Price, micro_of
 from sulq.values.query import Query, Rows
+from sulq.values.row_count import RowCount, TableRows, ViewRows
 from sulq.values.table import Table
 
 if TYPE_CHECKING:
@@ -61,10 +64,10 @@ class Database(CommonQuestions):
         self.schema = engine.schema
         self._ledger = ledger
         self._planner = planner or Planner(engine.schema, promise, pricing, name, ledger)
-        self._planner.rows = engine.rows
         self._pipeline = Pipeline(
             engine, ledger, noise, guard, Lifetime(), name=name, policy=policy
         )
+        self._planner.stored = self._pipeline.stored
         self._estimator = Estimator(self._planner, ledger, engine.schema)
         self._append: Callable[..., Database] | None = None
         self._analyst = ""  # whose questions these are, where the ledger tells people apart
@@ -232,7 +235,19 @@ class Database(CommonQuestions):
         """The same for a question; from the answers of one analyst alone, if one is named."""
         self._pipeline.lifetime.check(self.name)
         known, left = dict(self._pipeline.known), self._pipeline.left(self._analyst)
-        return self._estimator.estimate(question, self.rows, known, left, analyst=analyst)
+        return self._estimator.estimate(question, self._row_counts(), known, left, analyst=analyst)
+
+    def _row_counts(self) -> list[RowCount]:
+        """The number of stored rows; of several tables also that of each, if it is known."""
+        counts = [self.stored_rows]
+        star = self._pipeline.engine.schema.star
+        tables = () if star is None else star.tables
+        with suppress(SulqError):  # a database that is frozen counts nothing more
+            whole = [Query(rows=Rows.where(is_of(t))) for t in tables]
+            found = self._pipeline.counts([self._planner.checked(q) for q in whole])
+            pairs = zip(tables, found, strict=True)
+            counts += [RowCount(n, TableRows(t.name)) for t, [[n]] in pairs]
+        return counts
 
     @property
     def budget(self) -> Budget:
@@ -354,10 +369,22 @@ class Database(CommonQuestions):
 
     @property
     def rows(self) -> int:
-        """n, which is public."""
-        if self._planner.of_some_rows:
-            return self.rows_of(Query())
-        return self._pipeline.engine.rows
+        """n, the number of rows that questions are about: of several tables, of one. Public."""
+        return self.row_count.n
+
+    @property
+    def row_count(self) -> RowCount:
+        """The number of rows, with which rows it counts."""
+        if not self._planner.of_some_rows:
+            return self.stored_rows
+        view = self._planner.of_people
+        of = ViewRows() if view else TableRows(self._planner.table)
+        return RowCount(self.rows_of(Query()), of)
+
+    @property
+    def stored_rows(self) -> RowCount:
+        """The number of rows that the engine reads: those of all [tables] together. Public."""
+        return self._pipeline.stored
 
     def sizes(self, *rows: Rows) -> list[tuple[int, ...]]:
         """How many rows each public set has, or each of its blocks. Public like n, so free."""

@@ -19,6 +19,7 @@ from sulq.strategies.estimates import Measured, estimate
 from sulq.strategies.linear_form import form_of
 from sulq.values.answer import Answer
 from sulq.values.price import Price
+from sulq.values.row_count import RowCount, StoredRows
 
 if TYPE_CHECKING:
     from sulq.ledger import Ledger
@@ -42,27 +43,28 @@ class Estimator:
         self._answers = KnownAnswers(ledger, schema, planner.with_tariff)
 
     def estimate(
-        self, question: Question, rows: int, public: dict[str, Matrix], left: int, *,
-        analyst: str | None = None,
+        self, question: Question, counts: Sequence[RowCount], public: dict[str, Matrix],
+        left: int, *, analyst: str | None = None,
     ) -> Any:  # fmt: skip
-        """What stored answers say, laid out as the answers would be; NotKnown if they do not.
+        """The estimates of stored answers, laid out as the answers would be; NotKnown if none.
 
-        `rows` is n and `public` what is known of public columns, both exact. Of one `analyst`'s
-        answers alone, if one is named.
+        `counts` says how many rows there are, of all stored rows first, and `public` what is known
+        of public columns, both exact. Of one `analyst`'s answers alone, if one is named.
         """
         known = self._answers.measured(analyst)
         answers = []
         for bundle in question.bundles:
-            found = [] if question.across else self._parts(bundle, known, rows, public)
+            found = [] if question.across else self._parts(bundle, known, counts, public)
             answers.append(found or self._stored(bundle, analyst))
-        facts = [self._fact(fact, rows, public) for fact in question.facts]
+        facts = [self._fact(fact, counts, public) for fact in question.facts]
         paid = [[replace(a, remaining=left) for a in each] for each in answers]
         found = question.lay_out(paid, [replace(f, remaining=left) for f in facts])
         return noted(found, NOTE)
 
     def _parts(
-        self, bundle: Bundle, known: Sequence[Measured], rows: int, public: dict[str, Matrix]
-    ) -> list[Answer]:
+        self, bundle: Bundle, known: Sequence[Measured], counts: Sequence[RowCount],
+        public: dict[str, Matrix],
+    ) -> list[Answer]:  # fmt: skip
         """Each part by least squares; none where one of them is no linear form, or not told."""
         exact = self._facts(public)
         answers: list[Answer] = []
@@ -72,7 +74,7 @@ class Estimator:
             form = form_of(checked, tariff, self._schema)
             if form is None or checked.measurement is not None:
                 return []
-            found = estimate(form, known, exact, rows, self._schema)
+            found = estimate(form, known, exact, counts, self._schema)
             if found is None:
                 return []
             answers.append(found)
@@ -91,18 +93,18 @@ class Estimator:
         for text, sums in islice(reversed(public.items()), MOST_PUBLIC):
             form = self._answers.form(json.loads(text))
             if form is not None and not form.sums:
-                steps = [r.step for r in form.query.releases]
-                numbers = [float(x * s) for row in sums for x, s in zip(row, steps, strict=True)]
-                found.append(Measured(form, tuple(numbers), ()))
+                numbers = exact_answer(form.query, sums, 0).exact
+                found.append(Measured(form, tuple(float(x) for row in numbers for x in row), ()))
         return found
 
-    def _fact(self, fact: Fact, rows: int, public: dict[str, Matrix]) -> Answer:
+    def _fact(self, fact: Fact, counts: Sequence[RowCount], public: dict[str, Matrix]) -> Answer:
         """A public number, if it is known without looking at the rows."""
         sums = public.get(fact.checked.text)
         own = fact.checked.people is None and fact.checked.everyone
         if sums is None and own and fact.checked.shape == (1, 1):
             node = fact.checked.values[0].node if isinstance(fact.checked.values, tuple) else None
-            sums = [[rows]] if node is not None and node.text == "i:1" else None
+            stored = [[count.n] for count in counts if isinstance(count.of, StoredRows)]
+            sums = stored if node is not None and node.text == "i:1" else None
         if sums is None:
             raise not_known("Part of it is public: asked, that part is exact and free.")
         return exact_answer(fact.checked, sums, 0)

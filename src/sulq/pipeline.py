@@ -26,6 +26,7 @@ from sulq.policies import Policy, WithNoise, noise_alone
 from sulq.questions.alike import alike
 from sulq.questions.facts import check_public
 from sulq.questions.question import exact_answer, with_noise_of
+from sulq.values.row_count import RowCount, StoredRows
 
 __all__ = ["Order", "Pipeline", "Stopped", "Timing", "row_by_row"]
 
@@ -113,6 +114,11 @@ class Pipeline:
         self.origin = object()  # by which answers know their noise from that of other databases
         self.aside: Engine | None = None  # where a server's free counts wait for no scan
         self.known: dict[str, Matrix] = {}  # public sums, by their canonical text
+
+    @property
+    def stored(self) -> RowCount:
+        """The number of rows that the engine reads; public."""
+        return RowCount(self.engine.rows, StoredRows())
 
     def answer(
         self, orders: Sequence[Order], *, until: float | None = None, timing: Timing | None = None

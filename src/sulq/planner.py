@@ -38,6 +38,7 @@ from sulq.strategies.subtotals import Subtotals, is_nested, subtotals
 from sulq.values.marginals import Marginals
 from sulq.values.per_person import PerPerson
 from sulq.values.query import Query, Running
+from sulq.values.row_count import RowCount, StoredRows
 
 if TYPE_CHECKING:
     from sulq.ledger import Ledger
@@ -69,7 +70,7 @@ class Planner:
         self._ledger = ledger  # None: the charges are kept elsewhere
         self.program_fuel = program_fuel  # of a row; None: programs are off
         self.time_micro = time_micro  # for how long a program took, beside its answer
-        self.rows = 0  # n, which is public
+        self.stored = RowCount(0, StoredRows())  # how many rows the engine reads, which is public
         self.periods: Callable[[], Sequence[Any]] = self._periods  # that have rows, public too
         self._older = None if ledger is None else Upgraded(ledger, self.with_tariff)
 
@@ -116,7 +117,7 @@ class Planner:
             self._base, self._promise, self._pricing, self._name, self._ledger, view,
             self.program_fuel, self.time_micro,
         )  # fmt: skip
-        made.rows, made.periods = self.rows, self.periods
+        made.stored, made.periods = self.stored, self.periods
         return made
 
     def _periods(self) -> Sequence[Any]:
@@ -427,7 +428,7 @@ class Planner:
                 self._view, Projection
             ):  # whose rows are not those that values are counted of
                 raise QueryNotAllowed("discover: ask the table itself, not a view of it.")
-            return ready(found, self._promise, self._pricing, self.rows)
+            return ready(found, self._promise, self._pricing, self.stored)
         return found
 
     def tariff(self, checked: CheckedQuery) -> Tariff:

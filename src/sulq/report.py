@@ -24,6 +24,7 @@ from sulq.questions.discovery import Discovery
 from sulq.questions.discovery_threshold import ready
 from sulq.questions.question import Bundle
 from sulq.values.number_text import with_error
+from sulq.values.row_count import RowCount, StoredRows
 from sulq.values.safe_text import markdown_text, one_line
 from sulq.values.schema import OTHER, Schema
 
@@ -182,13 +183,14 @@ def _answers(
 ) -> Iterator[tuple[int, Parts | None]]:
     """The stored noisy answers by charge, in their own units where the question can be read."""
     schema = Schema.load(ledger.terms["schema"])
+    stored_rows = RowCount(ledger.terms["rows"], StoredRows())
     stored = ledger.answers_to([charge["number"] for charge in charges])
     for number, query in ((c["number"], c["query"]) for c in charges if c["number"] in stored):
         noisy = json.loads(stored[number])
         if isinstance(noisy, dict):
             yield number, _audited(query, noisy, schema, promise)
         else:
-            yield number, _parts(query, noisy, schema, promise, pricing, ledger.terms["rows"])
+            yield number, _parts(query, noisy, schema, promise, pricing, stored_rows)
 
 
 def answer_parts(db: Database, text: str) -> Parts | None:
@@ -199,7 +201,7 @@ def answer_parts(db: Database, text: str) -> Parts | None:
     stored = json.loads(known[1])
     if isinstance(stored, dict):
         return _audited(text, stored, db.schema, db.promise)
-    return _parts(text, stored, db.schema, db.promise, db.pricing, db.rows)
+    return _parts(text, stored, db.schema, db.promise, db.pricing, db.stored_rows)
 
 
 def _audited(text: str, stored: dict[str, Any], schema: Schema, promise: Any) -> Parts:
@@ -210,7 +212,7 @@ def _audited(text: str, stored: dict[str, Any], schema: Schema, promise: Any) ->
 
 
 def _parts(
-    text: str, noisy: Any, schema: Schema, promise: Promise, pricing: str, rows: int
+    text: str, noisy: Any, schema: Schema, promise: Promise, pricing: str, rows: RowCount
 ) -> Parts | None:  # fmt: skip
     """A stored answer in units; None if it is kept, but this version cannot say it."""
     try:
@@ -222,7 +224,7 @@ def _parts(
 
 def _part(
     stored: dict[str, Any], noisy: list[list[int]], schema: Schema, promise: Promise, pricing: str,
-    rows: int,
+    rows: RowCount,
 ) -> dict[str, Any]:  # fmt: skip
     """Grid integers as numbers with error bars; ValueError if the question is not the same."""
     query, older = query_of(stored), stored.get("form") == OLDER_FORM

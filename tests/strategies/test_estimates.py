@@ -418,16 +418,16 @@ def test_least_squares_is_what_the_textbook_says():
     rng = np.random.default_rng(3)
     for rows, unknowns, exact in itertools.product((4, 12), (3, 8), (1, 2)):
         a = rng.integers(0, 2, (rows, unknowns)).astype(float)
-        c = rng.integers(0, 2, (exact, unknowns)).astype(float)
+        c = np.array([[1.0] * unknowns, [*[0.0] * (unknowns - 1), 1.0]])[:exact]  # independent
         x, noise = rng.normal(size=unknowns), rng.normal(size=rows)
         w = rng.normal(size=(2, rows)) @ a + rng.normal(size=(2, exact)) @ c  # which is told
         numbers, reach = least_squares(sparse.csr_array(a), a @ x + noise, c, c @ x, w)
         free = np.eye(unknowns) - np.linalg.pinv(c) @ c
         start = np.linalg.pinv(c) @ (c @ x)
         within = a @ free
-        solved = start + free @ np.linalg.pinv(within) @ (a @ (x - start) + noise)
+        solved = start + free @ np.linalg.pinv(within, 1e-10) @ (a @ (x - start) + noise)
         np.testing.assert_allclose(numbers, w @ solved, atol=1e-6)
-        covariance = w @ free @ np.linalg.pinv(within.T @ within) @ free @ w.T
+        covariance = w @ free @ np.linalg.pinv(within.T @ within, 1e-10) @ free @ w.T
         np.testing.assert_allclose(reach.T @ reach, covariance, atol=1e-6)
 
 

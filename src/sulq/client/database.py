@@ -55,7 +55,7 @@ from sulq.values.schema import Schema
 PROMISE = (
     "epsilon", "delta", "queries", "noise", "guarantee", "subject", "group", "discoveries", "share"
 )  # fmt: skip
-FACTS = {"name", "rows", "schema", "promise", "pricing"}  # of every dataset
+FACTS = {"name", "stored_rows", "schema", "promise", "pricing"}  # of every dataset
 PAGE = 1000
 
 
@@ -82,7 +82,7 @@ class RemoteDatabase(Database):
         self._wire = wire
         schema = Schema.load(facts["schema"])
         promise: Any = promise_in(facts["promise"])
-        away: Any = _Elsewhere(schema, facts["rows"])
+        away: Any = _Elsewhere(schema, facts["stored_rows"])
         pricing, called = facts["pricing"], facts["name"]
         planner = self._planner_of(schema, promise, pricing, called)
         super().__init__(

@@ -13,6 +13,7 @@ from sulq.privacy.promise import Promise
 from sulq.privacy.thresholds import least_count, threshold, widest, width
 from sulq.questions.check import CheckedQuery
 from sulq.questions.discovery import Discovery
+from sulq.values.row_count import RowCount
 
 HOW = (
     "Nothing was charged.\nSay how many when a new ledger begins: sulq.open(..., discoveries=10), "
@@ -21,8 +22,8 @@ HOW = (
 )
 
 
-def ready(checked: CheckedQuery, promise: Promise, pricing: str, rows: int) -> CheckedQuery:
-    """The same with its threshold, as the promise and n have it; refused where none is left."""
+def ready(checked: CheckedQuery, promise: Promise, pricing: str, stored: RowCount) -> CheckedQuery:
+    """The question with its threshold, as the promise and n have it; refused where none is left."""
     found = checked.measurement
     assert isinstance(found, Discovery)
     if not promise.discoveries:
@@ -35,7 +36,7 @@ def ready(checked: CheckedQuery, promise: Promise, pricing: str, rows: int) -> C
             "discover: pricing='paper' charges each released number, and how many there will be "
             "is not known before. Open with pricing='geometry'. Nothing was charged."
         )
-    chance, least = promise.share / promise.discoveries, least_count(rows)
+    chance, least = promise.share / promise.discoveries, least_count(stored.n)
     each = checked.rows_each
     if found.at_least is not None:
         checked = replace(checked, error=_error(checked, found.at_least, chance, least, promise))
@@ -43,7 +44,7 @@ def ready(checked: CheckedQuery, promise: Promise, pricing: str, rows: int) -> C
     (law,), unit = tariff.laws, tariff.multiples[0]
     assert isinstance(law, Gaussian | Laplace)
     needed = max(threshold(law, unit, chance, least, each), (found.at_least or 0) * unit)
-    made = replace(found, least=least, drawn=rows // least, threshold=needed)
+    made = replace(found, least=least, drawn=stored.n // least, threshold=needed)
     return replace(checked, measurement=made)
 
 

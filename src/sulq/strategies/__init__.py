@@ -1,6 +1,8 @@
 """Many questions answered from fewer, cheaper ones, and from those that were asked before.
 
 estimates.py         what stored answers say about a question, by least squares
+exact_matrix.py      sparse matrices of exact numbers: the weights of linear forms
+exact_span.py        is a form a combination of others? decided in whole numbers
 linear_form.py       what each released number adds up, over cells that rows fall into
 many_tables.py       tables of counts that are asked together, agree and have no cell below zero
 optimum.py           the best whole-number matrix to read a given batch of sums from

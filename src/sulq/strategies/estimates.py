@@ -9,18 +9,20 @@ answers do not tell: then there is no estimate. Numbers only: no row is read, no
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from fractions import Fraction
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from sulq.questions.check import CheckedQuery
 from sulq.questions.question import released_answer, spread_of
-from sulq.strategies.linear_form import Cells, Form, stacked
+from sulq.strategies.exact_matrix import Array, ExactMatrix, Sparse, stacked
+from sulq.strategies.exact_span import independent_rows, is_spanned
+from sulq.strategies.linear_form import Cells, Form
 from sulq.values.answer import Answer
+from sulq.values.row_count import RowCount
 from sulq.values.schema import Schema
 
 MAX_CELLS = 20_000  # before those that all questions treat alike become one
@@ -28,12 +30,14 @@ MAX_UNKNOWNS = 2_000  # afterwards
 MAX_EXACT = 1_000  # forms without noise
 MAX_NUMBERS = 2_000  # in one estimate
 DENSE = 0.05  # share of entries from which on a plain matrix is quicker
+BLOCK = 64  # of triangular equations
 RIDGE = 1e-12  # of the largest diagonal entry, so that there is an inverse
-STEPS = 3  # of refinement, which take the ridge out again
-TOLERANCE = 1e-6  # how much of a form may be left over: none but for rounding
-
-Array = NDArray[np.float64]
-Sparse = Any  # scipy.sparse.csr_array; scipy is loaded when it is needed
+STEPS = 12  # at most, of refinement, which take the ridge out again
+FINE = (
+    1e-6  # of its standard deviation: what rounding moves an estimate, then there is no more step
+)
+BIAS = 1e-3  # the most that it may
+ROUNDING = 1e-9  # of what a form can be at most: the same for one without noise
 
 
 @dataclass(frozen=True)
@@ -61,12 +65,17 @@ class _System:
     exact: Array
     totals: Array
     wanted: Array
+    limits: Array  # the most that each unknown can be, in absolute value
 
 
 def estimate(
-    asked: Form, known: Sequence[Measured], public: Sequence[Measured], rows: int, schema: Schema
-) -> Answer | None:
-    """The answer to a question as the stored ones tell it, if they do. Its price is nothing."""
+    asked: Form, known: Sequence[Measured], public: Sequence[Measured],
+    counts: Sequence[RowCount], schema: Schema,
+) -> Answer | None:  # fmt: skip
+    """The answer to a question as the stored ones tell it, if they do. Its price is nothing.
+
+    `counts` are public; the first is of all stored rows.
+    """
     if asked.query.released * len(asked.query.releases) > MAX_NUMBERS:
         return None
     if asked.never - {text for m in known for text in m.form.sums}:
@@ -76,7 +85,7 @@ def estimate(
     best: tuple[float, Array, Array, Sequence[Measured]] | None = None
     for told in ways:
         used = _related(asked, known, told, schema)
-        found = _solved(asked, used, public, rows, told, schema) if used is not None else None
+        found = _solved(asked, used, public, counts, told, schema) if used is not None else None
         if found is not None:
             numbers, covariance, kept = found
             error = float(np.trace(covariance, axis1=1, axis2=2).sum())
@@ -117,19 +126,21 @@ def _related(
 
 
 def _solved(
-    asked: Form, used: list[Measured], public: Sequence[Measured], rows: int,
+    asked: Form, used: list[Measured], public: Sequence[Measured], counts: Sequence[RowCount],
     told: frozenset[str], schema: Schema,
 ) -> tuple[Array, Array, Sequence[Measured]] | None:  # fmt: skip
     """Numbers and their covariance, cell by cell; fewer answers are used if all are too many."""
-    while True:
-        system = _system(asked, used, public, rows, told, schema)
-        if system.noisy.shape[1] <= MAX_UNKNOWNS:
-            break
+    while (forms := _forms(asked, used, public, counts, told, schema)) is None:
         if not used:
             return None
         used = used[: len(used) // 2]
+    if not is_spanned(stacked([forms.noisy, forms.exact], forms.width), forms.wanted):
+        return None
+    system = _system(forms, used)
     stored = np.array([x for m in used for x in m.numbers])[system.about] * system.scale
-    found = least_squares(system.noisy, stored, system.exact, system.totals, system.wanted)
+    found = least_squares(
+        system.noisy, stored, system.exact, system.totals, system.wanted, system.limits
+    )
     if found is None:
         return None
     numbers, reach = found
@@ -138,30 +149,77 @@ def _solved(
     return numbers.reshape(-1, each), blocks @ blocks.transpose(0, 2, 1), used
 
 
-def _system(
-    asked: Form, used: Sequence[Measured], public: Sequence[Measured], rows: int,
-    told: frozenset[str], schema: Schema,
-) -> _System:  # fmt: skip
-    from scipy import sparse
+@dataclass(frozen=True)
+class _Forms:
+    """Exact forms over the unknowns that some of them tell apart."""
 
+    noisy: ExactMatrix
+    rotated: Sparse | None  # as floats, where noise is independent only after a rotation
+    about: NDArray[np.int64]
+    exact: ExactMatrix
+    totals: Array
+    wanted: ExactMatrix
+    limits: Array
+
+    @property
+    def width(self) -> int:
+        """The number of unknowns."""
+        return len(self.limits)
+
+
+def _forms(
+    asked: Form, used: Sequence[Measured], public: Sequence[Measured], counts: Sequence[RowCount],
+    told: frozenset[str], schema: Schema,
+) -> _Forms | None:  # fmt: skip
+    """The forms over the unknowns that some of them tell apart; None if those are too many."""
     cells = Cells(schema, told)
     for form in (asked, *(m.form for m in used)):
         cells.fits(form, most=MAX_CELLS)
     facts = [m for m in public if m.form.columns <= cells.columns and _adds_nothing(m, cells)]
-    wanted = cells.weights(asked)
+    wanted = cells.weights(asked).exact
     unknowns = cells.batch.rows * len(cells.functions)  # what others sum says little about this
-    noisy = stacked([cells.weights(m.form) for m in used], cells.batch.rows * len(cells.functions))
-    about = np.flatnonzero(np.diff(noisy[:, unknowns:].indptr) == 0)
-    exact = [cells.everyone(), *(cells.weights(m.form) for m in facts)]
-    parts = [stacked([wanted], unknowns), noisy[about][:, :unknowns], stacked(exact, unknowns)]
-    kept = _different(sparse.csr_array(sparse.vstack(parts)))
-    w, a, c = (part[:, kept] for part in parts)
-    scale = np.array([x for m in used for x in m.weights])[about]
-    totals = np.array([float(rows), *(x for m in facts for x in m.numbers)])
-    each, first = np.unique(np.round(c.toarray(), 12), axis=0, return_index=True)
+    weights = [cells.weights(m.form) for m in used]
+    width = cells.batch.rows * len(cells.functions)
+    noisy = stacked([w.exact for w in weights], width)
+    about = noisy.rows_within(unknowns)
+    counted = [(count.n, cells.counted(count)) for count in counts]
+    known = [(float(n), form) for n, form in counted if form is not None]
+    totals = np.array([*(n for n, _ in known), *(x for m in facts for x in m.numbers)])
+    forms = [*(form for _, form in known), *(cells.weights(m.form).exact for m in facts)]
+    exact = stacked(forms, width)
+    different = exact.turned().distinct_columns()[:MAX_EXACT]
+    parts = [noisy.with_rows(about), exact.with_rows(different), wanted]
+    parts = [part.with_width(unknowns) for part in parts]
+    kept = stacked(parts, unknowns).distinct_columns()
+    if len(kept) > MAX_UNKNOWNS:
+        return None
+    noisy, exact, wanted = (part.with_columns(kept) for part in parts)
+    rotated = None
+    if any(w.rotated is not None for w in weights):
+        rotated = _below_each_other([w.floats for w in weights], width)[about][:, kept]
+    limits = float(counts[0].n) * cells.largest()[kept]
+    return _Forms(noisy, rotated, about, exact, totals[different], wanted, limits)
+
+
+def _below_each_other(parts: Sequence[Sparse], width: int) -> Sparse:
+    from scipy import sparse
+
+    for part in parts:
+        part.resize((part.shape[0], width))
+    return sparse.csr_array(sparse.vstack(parts))
+
+
+def _system(forms: _Forms, used: Sequence[Measured]) -> _System:
+    """The forms in floats, for the weights of the least variance."""
+    from scipy import sparse
+
+    scale = np.array([x for m in used for x in m.weights])[forms.about]
+    noisy = forms.noisy.floats() if forms.rotated is None else forms.rotated
+    independent = independent_rows(forms.exact)
     return _System(
-        sparse.csr_array(sparse.diags_array(scale) @ a), about, scale, each[:MAX_EXACT],
-        totals[first][:MAX_EXACT], w.toarray(),
+        sparse.csr_array(sparse.diags_array(scale) @ noisy), forms.about, scale,
+        forms.exact.with_rows(independent).floats().toarray(), forms.totals[independent],
+        forms.wanted.floats().toarray(), forms.limits,
     )  # fmt: skip
 
 
@@ -170,21 +228,15 @@ def _adds_nothing(fact: Measured, cells: Cells) -> bool:
     return not fact.form.sums and cells.fits(fact.form, most=MAX_CELLS)
 
 
-def _different(forms: Sparse) -> NDArray[np.int64]:
-    """One of all columns that are alike: what no form tells apart is one unknown."""
-    place = np.arange(1, forms.shape[0] + 1)
-    marks = np.array([np.cos(place**1.5), np.sin(place**1.7)])
-    keys = (forms.T @ marks.T).view(np.complex128).ravel()
-    return np.unique(keys, return_index=True)[1]
-
-
 def least_squares(
-    noisy: Sparse, numbers: Array, exact: Array, totals: Array, wanted: Array
-) -> tuple[Array, Array] | None:
+    noisy: Sparse, numbers: Array, exact: Array, totals: Array, wanted: Array,
+    limits: Array | float = 1.0,
+) -> tuple[Array, Array] | None:  # fmt: skip
     """The wanted forms of x where noisy x = numbers but for noise of variance 1, exact x = totals.
 
     Gives the estimates and, for each, how it is read off the numbers (numbers x wanted), whose
-    squares add up to its variance. None: some wanted form is not told.
+    squares add up to its variance. The rows of `exact` are independent. None: rounding might move
+    an estimate by more than BIAS of its standard deviation, |x| being within the limits.
     """
     from scipy import sparse
 
@@ -193,29 +245,71 @@ def least_squares(
     a = sparse.csr_array(noisy @ sparse.diags_array(scale))
     if a.nnz > DENSE * a.shape[0] * a.shape[1]:
         a = a.toarray()
-    c, w = exact * scale, wanted * scale
-    u, sizes, basis = np.linalg.svd(c, full_matrices=False)
-    kept = sizes > 1e-9 * sizes.max(initial=0.0)
-    basis = basis[kept]
-    start = basis.T @ ((u[:, kept].T @ totals) / sizes[kept])
-
-    def within(x: Array) -> Array:
-        """What the exact forms leave open."""
-        return np.asarray(x - basis.T @ (basis @ x))
-
+    known = _Known.of(exact * scale, totals)
+    w, most = wanted * scale, limits / scale + np.abs(known.start)
     gram = a.T @ a
-    gram = within(within(gram if isinstance(gram, np.ndarray) else gram.toarray()).T)
-    left = within(w.T)
-    ridge = RIDGE * max(float(np.trace(gram)), 1.0) * np.eye(len(gram))
-    try:  # not by scipy.linalg, which lets no other thread of Python go on meanwhile
-        inverse = np.linalg.inv(gram + ridge)
+    gram = known.within(known.within(gram if isinstance(gram, np.ndarray) else gram.toarray()).T)
+    left = known.within(w.T)
+    try:
+        solve = _solver(gram + RIDGE * max(float(np.trace(gram)), 1.0) * np.eye(len(gram)))
     except np.linalg.LinAlgError:
         return None
-    x = np.zeros_like(left)
-    for _ in range(STEPS):
-        x = x + within(inverse @ (left - gram @ x))
-    over = np.linalg.norm(left - gram @ x, axis=0)
-    if (over > TOLERANCE * np.linalg.norm(w, axis=1)).any():
-        return None
-    reach = a @ x
-    return w @ start + reach.T @ (numbers - a @ start), np.asarray(reach)
+    x = known.within(solve(left))
+    size = ROUNDING * (np.abs(w) @ most)
+    for step in range(1, STEPS + 1):
+        x = x + known.within(solve(left - gram @ x))
+        reach = np.asarray(a @ x)
+        over = w.T - a.T @ reach  # of x, what the combination does not reproduce
+        moved = np.abs(known.within(over)).T @ most + known.error(over)
+        std = np.linalg.norm(reach, axis=0)
+        if (moved <= np.maximum((BIAS if step == STEPS else FINE) * std, size)).all():
+            return w @ known.start + reach.T @ (numbers - a @ known.start), reach
+    return None
+
+
+@dataclass(frozen=True)
+class _Known:
+    """One solution of the forms without noise, and the space that they leave open."""
+
+    basis: Array  # orthonormal rows
+    start: Array
+    missed: Array  # by which the solution misses, along the basis
+
+    @classmethod
+    def of(cls, forms: Array, totals: Array) -> _Known:
+        """Independent forms, and their values."""
+        lengths = np.linalg.norm(forms, axis=1)
+        forms, totals = forms / lengths[:, None], totals / lengths
+        u, sizes, basis = np.linalg.svd(forms, full_matrices=False)
+        start = basis.T @ ((u.T @ totals) / sizes)
+        return cls(basis, start, (u.T @ (totals - forms @ start)) / sizes)
+
+    def within(self, x: Array) -> Array:
+        """The part of each column that the forms leave open."""
+        return np.asarray(x - self.basis.T @ (self.basis @ x))
+
+    def error(self, x: Array) -> Array:
+        """The most that the misses of the solution add to each column of x."""
+        return np.asarray(np.abs(self.basis @ x).T @ np.abs(self.missed))
+
+
+def _solver(matrix: Array) -> Callable[[Array], Array]:
+    """Return a function that solves equations with a positive matrix, block by block.
+
+    Not by scipy.linalg, which lets no other thread of Python go on meanwhile.
+    """
+    lower = np.linalg.cholesky(matrix)
+    n = len(lower)
+    starts = range(0, n, BLOCK)
+    inverse = [np.linalg.inv(lower[i : i + BLOCK, i : i + BLOCK]) for i in starts]
+
+    def solve(right: Array) -> Array:
+        x = np.array(right)
+        for i, own in zip(starts, inverse, strict=True):
+            x[i : i + BLOCK] = own @ (x[i : i + BLOCK] - lower[i : i + BLOCK, :i] @ x[:i])
+        for i, own in zip(reversed(starts), reversed(inverse), strict=True):
+            end = min(i + BLOCK, n)
+            x[i:end] = own.T @ (x[i:end] - lower[end:, i:end].T @ x[end:])
+        return x
+
+    return solve

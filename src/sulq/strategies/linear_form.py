@@ -9,8 +9,8 @@ unknowns. Found from the declarations alone: no row is read.
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from fractions import Fraction
 from typing import Any
 
 import numpy as np
@@ -30,13 +30,29 @@ from sulq.questions.grid import Value
 from sulq.questions.measurements import Combined
 from sulq.questions.partitions import Axis
 from sulq.questions.residual import Projected
+from sulq.strategies.exact_matrix import Array, ExactMatrix, Sparse, Whole
+from sulq.values.row_count import RowCount, StoredRows, TableRows
 from sulq.values.schema import Schema
+from sulq.values.star import TABLE
 
 COUNT = ""  # the row function 1
 MAX_ENTRIES = 2**22  # of the matrix of a residual
 
-Array = NDArray[np.float64]
-Sparse = Any  # scipy.sparse.csr_array; scipy is loaded when it is needed
+
+@dataclass(frozen=True)
+class Weights:
+    """The exact weight of each unknown in released numbers.
+
+    Of a residual also as floats, for combinations whose noise is independent: these tell the same.
+    """
+
+    exact: ExactMatrix
+    rotated: Sparse | None
+
+    @property
+    def floats(self) -> Sparse:
+        """The weights of numbers with noise of their own each."""
+        return self.exact.floats() if self.rotated is None else self.rotated
 
 
 @dataclass(frozen=True)
@@ -149,6 +165,7 @@ class Cells:
         self.schema = schema
         self.told = told  # columns whose every value is told apart
         self.functions: dict[str, int] = {COUNT: 0}  # those that cells do not decide, numbered
+        self._largest: dict[int, float] = {}  # the most that each of them is of a row
         self._looking = Looking(schema)
         self._batch: Batch | None = None
 
@@ -173,12 +190,16 @@ class Cells:
         """The pieces of each column."""
         return _declared(self._looking)
 
-    def everyone(self) -> Sparse:
-        """The form of n: all rows of all cells."""
-        from scipy import sparse
-
+    def counted(self, rows: RowCount) -> ExactMatrix | None:
+        """The form of a public number of rows; None if these cells do not tell those rows."""
         size = self.batch.rows
-        return sparse.csr_array(np.ones((1, size)))
+        if isinstance(rows.of, StoredRows):
+            return ExactMatrix.of_ones(size)
+        if not isinstance(rows.of, TableRows) or TABLE not in self._looking.nodes:
+            return None
+        place = self.batch.evaluate(self._looking.nodes[TABLE])
+        used = np.flatnonzero(place.valid & (place.data == rows.of.name))
+        return ExactMatrix.of_ones(len(used)).at_columns(used, size)
 
     @property
     def batch(self) -> Batch:
@@ -195,45 +216,59 @@ class Cells:
             self._batch = Batch(raw, size, self.schema, known)
         return self._batch
 
-    def weights(self, form: Form) -> Sparse:
+    def weights(self, form: Form) -> Weights:
         """Of each released number, row by row, those of all unknowns so far."""
-        from scipy import sparse
-
         query, batch = form.query, self.batch
         member, cells = member_cells(query, batch)
         parts = [self._added(v) for v in query.values]  # type: ignore[union-attr]
         mix = query.mix or np.eye(len(parts), dtype=int).tolist()
-        rows, columns, entries = [], [], []
+        rows, columns, entries, units = [], [], [], []
         for j, (shares, release) in enumerate(zip(mix, query.releases, strict=True)):
-            for share, value, (function, weight) in zip(shares, query.values, parts, strict=True):  # type: ignore[arg-type]
+            for share, (function, whole, unit) in zip(shares, parts, strict=True):
                 if not share:
                     continue
                 # Strategies say their own unit; their counts are whole.
-                step = release.step if query.measurement is None else 1
-                factor = float(share * step * 2**value.scale)
-                used = np.flatnonzero(member & (weight != 0.0))
+                step = release.step if query.measurement is None else Fraction(1)
+                used = np.flatnonzero(member & (whole != 0))
                 rows.append(cells[used] * len(query.releases) + j)
                 columns.append(used + function * batch.rows)
-                entries.append(weight[used] * factor)
+                entries.append(whole[used])
+                units.append(Fraction(share) * step * unit)
         size = (query.shape[0] * len(query.releases), len(self.functions) * batch.rows)
-        at = (np.concatenate(rows), np.concatenate(columns))
-        found = sparse.csr_array(sparse.coo_array((np.concatenate(entries), at), shape=size))
+        each = [np.full(len(x), i) for i, x in enumerate(entries)]
+        places = (np.concatenate(rows), np.concatenate(columns))
+        exact = ExactMatrix(
+            size, *places, np.concatenate(entries), np.concatenate(each), tuple(units)
+        )
         if isinstance(query.measurement, Combined):
-            return sparse.csr_array(_combinations(query.measurement) @ found)
+            found = query.measurement
+            exact = exact.times(_combinations(found), Fraction(1, found.unit))
         if isinstance(query.measurement, Projected):
-            return sparse.csr_array(_differences(query.measurement) @ found)
-        return found
+            roots, differences = _differences(query.measurement)
+            floats = sparse_of(roots @ (differences @ exact.floats()))
+            return Weights(exact.times(differences, Fraction(1)), floats)
+        return Weights(exact, None)
 
-    def _added(self, value: Value) -> tuple[int, Array]:
-        """A number for the row function that is added up, and its weight in every cell."""
+    def _added(self, value: Value) -> tuple[int, Whole, Fraction]:
+        """A number for the row function that is added up, and its weight in every cell.
+
+        The weight is a whole number times a unit.
+        """
         condition, inner = _gated(value.node)
         decided = self._looking.every | {n for n in self._looking.nodes if self.schema[n].listed}
         known = inner.columns() <= decided and not has_program(inner)
         if value.node.type == "boolean" or known:
-            on_grid = grid(value, self.batch.evaluate(value.node))
-            return 0, on_grid / 2.0**value.scale
+            return 0, grid(value, self.batch.evaluate(value.node)), Fraction(1)
         number = self.functions.setdefault(inner.text, len(self.functions))
-        return number, self.batch.true(condition).astype(float)
+        unit = Fraction(2) ** value.scale
+        largest = float(max(abs(value.low), abs(value.high)) / unit)
+        self._largest[number] = max(largest, self._largest.get(number, 0.0))
+        return number, self.batch.true(condition).astype(np.int64), unit
+
+    def largest(self) -> Array:
+        """The most that one row can add to each unknown, in absolute value."""
+        each = [1.0, *(self._largest[i] for i in range(1, len(self.functions)))]
+        return np.repeat(np.array(each), self.batch.rows)
 
 
 def _declared(looking: Looking) -> tuple[Line, ...] | None:
@@ -249,24 +284,30 @@ def _declared(looking: Looking) -> tuple[Line, ...] | None:
 
 
 def _combinations(found: Combined) -> Sparse:
-    """The matrix of a strategy over all cells of its question."""
+    """The matrix of a strategy over all cells of its question, in its own units."""
     from scipy import sparse
 
     used = np.flatnonzero(found.columns >= 0)
-    inner = sparse.lil_array((len(found.matrix), len(found.columns)))
-    inner[:, used] = found.matrix[:, found.columns[used]] / found.unit
-    return sparse.csr_array(sparse.kron(sparse.eye_array(found.blocks), inner))
+    inner = np.zeros((len(found.matrix), len(found.columns)), dtype=np.int64)
+    inner[:, used] = found.matrix[:, found.columns[used]]
+    outer = sparse.eye_array(found.blocks, dtype=np.int64)
+    return sparse.csr_array(sparse.kron(outer, sparse.coo_array(inner)))
 
 
-def _differences(found: Projected) -> Array:
-    """The matrix of a residual over all cells of its question, its noise made independent."""
-    made: Array = np.ones((1, 1))
+def _differences(found: Projected) -> tuple[Array, Sparse]:
+    """The matrix of a residual over all cells of its question; and what makes its noise
+    independent, which is to stand before it.
+    """
+    roots: Array = np.ones((1, 1))
+    made = np.ones((1, 1), dtype=np.int64)
     for axis, size in zip(found.over, found.sizes, strict=True):
-        folded = np.eye(size, len(axis.labels))
-        folded[-1, size:] = 1.0  # what the schema rules out counts in the last cell
-        differences = np.hstack([np.eye(size - 1), -np.ones((size - 1, 1))])
-        made = np.asarray(np.kron(made, _root(size) @ differences @ folded), dtype=np.float64)
-    return made
+        folded = np.eye(size, len(axis.labels), dtype=np.int64)
+        folded[-1, size:] = 1  # what the schema rules out counts in the last cell
+        last = -np.ones((size - 1, 1), dtype=np.int64)
+        differences = np.hstack([np.eye(size - 1, dtype=np.int64), last])
+        made = np.kron(made, differences @ folded)
+        roots = np.asarray(np.kron(roots, _root(size)), dtype=np.float64)
+    return roots, sparse_of(made)
 
 
 def _root(size: int) -> Array:
@@ -285,12 +326,8 @@ def independent(form: Form, numbers: Array) -> Array:
     return np.asarray(cube.ravel())
 
 
-def stacked(parts: Sequence[Sparse], unknowns: int) -> Sparse:
-    """All rows below each other; what came before a row function was known has none of it."""
+def sparse_of(matrix: NDArray[Any]) -> Sparse:
+    """A matrix as a sparse one."""
     from scipy import sparse
 
-    for part in parts:
-        part.resize((part.shape[0], unknowns))
-    if not parts:
-        return sparse.csr_array((0, unknowns))
-    return sparse.csr_array(sparse.vstack(parts))
+    return sparse.csr_array(matrix)

@@ -153,7 +153,7 @@ def _common(asked: Asked, alike: bool, schema: Schema) -> tuple[Cells, Array] | 
         return None
     if cells.batch.rows * sum(t.shape[0] for _, t, _ in asked) > MAX_ENTRIES:
         return None
-    return cells, np.concatenate([cells.weights(f).toarray() for f in known])
+    return cells, np.concatenate([cells.weights(f).floats.toarray() for f in known])
 
 
 def _made(

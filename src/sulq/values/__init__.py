@@ -11,6 +11,7 @@ per_person.py    PerPerson: one row for each person in place of their rows
 plain_values.py  what plain values are: frozen, with a JSON form
 price.py         Price: what a question is paid with
 query.py         Query, Rows, partitions and values
+row_count.py     RowCount: a public number of rows, and which rows it counts
 row_sets.py      shards by number and rows by key, as people name them
 safe_text.py     text of others made safe for a terminal, a page, a spreadsheet, Markdown
 schema.py        Schema: the declared columns of one table, and that of its periods

@@ -107,6 +107,7 @@ def _description(here: DatasetCaller, dataset: Dataset, db: Database) -> dict[st
         "state": line["state"] if stop is None else "frozen",
         "frozen": stop if stop is None or here.principal.is_owner else {"time": stop["time"]},
         "rows": db.rows,
+        "stored_rows": db.stored_rows.n,
         "periods": plain(tuple(db.periods)) if db.schema.period else None,
         "schema": db.schema.to_json(),
         "promise": promise.to_json() | {"words": str(promise), "std": promise.std},

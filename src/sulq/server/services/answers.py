@@ -261,7 +261,8 @@ class Answers:
         db, seconds = dataset.db, dataset.slots.of_one(work)
         row, price = row_seconds(question), self._settings.time_price if question.programs else 1.0
         if row or seconds is not None:
-            await asyncio.sleep(random_delay(seconds or 0.0, db.rows, db.promise, row, price))
+            delay = random_delay(seconds or 0.0, db.stored_rows.n, db.promise, row, price)
+            await asyncio.sleep(delay)
 
     # ---- what is public -------------------------------------------------------------------
 

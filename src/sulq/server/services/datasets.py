@@ -176,7 +176,7 @@ class Datasets(Renewals):
         kind = ELSEWHERE if is_address(source) else kind
         held = db.warm()
         made = ScanTimes(lambda: MadeUp(db, kind, settings.folder, held), settings.longest_seconds)
-        slots = Slots(pace_of(record.timing, db.rows), settings)
+        slots = Slots(pace_of(record.timing, db.stored_rows.n), settings)
         dataset = Dataset(record, db, slots, made, Use(made, db))
         if slots.measured and not slots.known:
             self.measure(dataset)  # for the first time, or for the first time with these rows

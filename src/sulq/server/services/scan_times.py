@@ -63,7 +63,8 @@ class MadeUp:
     def __init__(self, db: Database, kind: str, folder: Path, hold: bool = False) -> None:
         from pyarrow import csv, parquet
 
-        rows = max(min(db.rows, SAMPLE), 1)
+        stored = db.stored_rows.n
+        rows = max(min(stored, SAMPLE), 1)
         self._place = tempfile.TemporaryDirectory(dir=folder, prefix=".timing-")
         path = Path(self._place.name) / ("rows.csv" if kind == "csv" else "rows.parquet")
         table = table_like(db.schema, rows)
@@ -79,8 +80,8 @@ class MadeUp:
             pricing = "geometry"
         self._db = on_rows(source, db.schema, promise, pricing, ledger)
         self._db.warm(hold)  # as the dataset's are
-        self.rows = db.rows  # how many the dataset has
-        self._share = max(db.rows / rows, 1.0)
+        self.rows = stored  # how many the dataset has
+        self._share = max(stored / rows, 1.0)
         if kind == ELSEWHERE:
             self._share *= self._slower(db)
 
@@ -90,7 +91,7 @@ class MadeUp:
         theirs, ours = (
             min(one.scan_seconds(everyone, 60.0) for _ in range(TRIES)) for one in (db, self._db)
         )
-        return max(theirs / ours * self._db.rows / max(db.rows, 1), 1.0)
+        return max(theirs / ours * self._db.stored_rows.n / max(db.stored_rows.n, 1), 1.0)
 
     def close(self) -> None:
         """Remove the rows."""
