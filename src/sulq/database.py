@@ -35,11 +35,11 @@ from sulq.questions.projection import projection
 from sulq.questions.question import Question
 from sulq.questions.star_tables import is_of
 from sulq.values.answer import Answer
+from sulq.values.counted_rows import RowCount, TableRows, ViewRows
 from sulq.values.marginals import Marginals
 from sulq.values.per_person import PerPerson
 from sulq.values.price import Budget, Price, micro_of
 from sulq.values.query import Query, Rows
-from sulq.values.row_count import RowCount, TableRows, ViewRows
 from sulq.values.table import Table
 
 if TYPE_CHECKING:

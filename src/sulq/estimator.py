@@ -18,8 +18,8 @@ from sulq.questions.question import exact_answer
 from sulq.strategies.estimates import Measured, estimate
 from sulq.strategies.linear_form import form_of
 from sulq.values.answer import Answer
+from sulq.values.counted_rows import RowCount, StoredRows
 from sulq.values.price import Price
-from sulq.values.row_count import RowCount, StoredRows
 
 if TYPE_CHECKING:
     from sulq.ledger import Ledger

@@ -26,7 +26,7 @@ from sulq.policies import Policy, WithNoise, noise_alone
 from sulq.questions.alike import alike
 from sulq.questions.facts import check_public
 from sulq.questions.question import exact_answer, with_noise_of
-from sulq.values.row_count import RowCount, StoredRows
+from sulq.values.counted_rows import RowCount, StoredRows
 
 __all__ = ["Order", "Pipeline", "Stopped", "Timing", "row_by_row"]
 

@@ -35,10 +35,10 @@ from sulq.strategies.many_tables import Crosstabs, crosstabs, each_table
 from sulq.strategies.running_totals import running_question
 from sulq.strategies.sharing import SharedCounts, may_be_shared, share
 from sulq.strategies.subtotals import Subtotals, is_nested, subtotals
+from sulq.values.counted_rows import RowCount, StoredRows
 from sulq.values.marginals import Marginals
 from sulq.values.per_person import PerPerson
 from sulq.values.query import Query, Running
-from sulq.values.row_count import RowCount, StoredRows
 
 if TYPE_CHECKING:
     from sulq.ledger import Ledger

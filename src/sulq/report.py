@@ -23,8 +23,8 @@ from sulq.questions.describe import parts_of, query_of, readable
 from sulq.questions.discovery import Discovery
 from sulq.questions.discovery_threshold import ready
 from sulq.questions.question import Bundle
+from sulq.values.counted_rows import RowCount, StoredRows
 from sulq.values.number_text import with_error
-from sulq.values.row_count import RowCount, StoredRows
 from sulq.values.safe_text import markdown_text, one_line
 from sulq.values.schema import OTHER, Schema
 

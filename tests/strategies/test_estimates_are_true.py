@@ -19,7 +19,7 @@ import sulq
 from sulq import Query
 from sulq.database import Database
 from sulq.strategies import estimates
-from sulq.values.row_count import RowCount, StoredRows, TableRows, ViewRows
+from sulq.values.counted_rows import RowCount, StoredRows, TableRows, ViewRows
 
 WORLDS = 3_000
 FIXED = 8

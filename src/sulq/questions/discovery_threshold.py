@@ -13,7 +13,7 @@ from sulq.privacy.promise import Promise
 from sulq.privacy.thresholds import least_count, threshold, widest, width
 from sulq.questions.check import CheckedQuery
 from sulq.questions.discovery import Discovery
-from sulq.values.row_count import RowCount
+from sulq.values.counted_rows import RowCount
 
 HOW = (
     "Nothing was charged.\nSay how many when a new ledger begins: sulq.open(..., discoveries=10), "

@@ -22,7 +22,7 @@ from sulq.strategies.exact_matrix import Array, ExactMatrix, Sparse, stacked
 from sulq.strategies.exact_span import independent_rows, is_spanned
 from sulq.strategies.linear_form import Cells, Form
 from sulq.values.answer import Answer
-from sulq.values.row_count import RowCount
+from sulq.values.counted_rows import RowCount
 from sulq.values.schema import Schema
 
 MAX_CELLS = 20_000  # before those that all questions treat alike become one

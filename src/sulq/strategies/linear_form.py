@@ -31,7 +31,7 @@ from sulq.questions.measurements import Combined
 from sulq.questions.partitions import Axis
 from sulq.questions.residual import Projected
 from sulq.strategies.exact_matrix import Array, ExactMatrix, Sparse, Whole
-from sulq.values.row_count import RowCount, StoredRows, TableRows
+from sulq.values.counted_rows import RowCount, StoredRows, TableRows
 from sulq.values.schema import Schema
 from sulq.values.star import TABLE
 

@@ -2,6 +2,7 @@
 
 answer.py        Answer: a number or many, error bars and a price
 column.py        Column: a name, a type, a range or values, what is public
+counted_rows.py  RowCount: a public number of rows, and which rows it counts
 declarations.py  a mapping, as TOML gives it, -> columns, or what is wrong with it
 discovered.py    Discovered: values that enough rows have, and how many
 lookup.py        public tables that rows are joined to
@@ -11,7 +12,6 @@ per_person.py    PerPerson: one row for each person in place of their rows
 plain_values.py  what plain values are: frozen, with a JSON form
 price.py         Price: what a question is paid with
 query.py         Query, Rows, partitions and values
-row_count.py     RowCount: a public number of rows, and which rows it counts
 row_sets.py      shards by number and rows by key, as people name them
 safe_text.py     text of others made safe for a terminal, a page, a spreadsheet, Markdown
 schema.py        Schema: the declared columns of one table, and that of its periods
