@@ -116,6 +116,9 @@ class DatasetReply(Reply):
     created: Time
     frozen: dict[str, Any] | None = Field(description="When and why a scan froze it.")
     rows: int = Field(examples=[200])
+    stored_rows: int = Field(
+        description="Of all tables together; of one table what `rows` is.", examples=[200]
+    )
     periods: list[Any] | None = Field(
         description="Those that have rows, where they arrive by periods.", examples=[["2026-01"]]
     )
