@@ -12,6 +12,8 @@ from pathlib import Path
 
 import numpy as np
 import pandas as pd
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 from helpers import SilentNoise
 from soak import in_soak, times
@@ -324,6 +326,26 @@ def test_a_question_about_no_rows_is_refused_alone(source):
         assert spent(db)[MONTHS[0]] == MICRO
         with pytest.raises(sulq.QueryNotAllowed, match="have no rows yet"):
             db.count(asked[1])
+
+
+def test_a_file_keeps_its_types_and_rights_and_is_on_disk(tmp_path, monkeypatch):
+    """The old rows are copied batch by batch; all is on disk before the ledger knows of it."""
+    path, synced = tmp_path / "t.parquet", []
+    table = pa.Table.from_pandas(rows(MONTHS[0])).cast(
+        pa.schema([("month", pa.large_string()), ("sick", pa.bool_()), ("age", pa.int16())])
+    )
+    pq.write_table(table, path, row_group_size=7)
+    path.chmod(0o640)
+    plain = os.fsync
+    monkeypatch.setattr(os, "fsync", lambda handle: (synced.append(handle), plain(handle)))
+    monkeypatch.setattr(pq, "read_table", None)  # the file is never whole in memory
+    with opened(path) as db, db.append(rows(MONTHS[1])):
+        pass
+    found = pq.ParquetFile(path)
+    assert found.schema_arrow.field("month").type == pa.large_string()
+    assert found.metadata.num_rows == 40
+    assert path.stat().st_mode & 0o777 == 0o640
+    assert len(synced) >= 2
 
 
 def test_periods_that_have_not_opened_are_not_listed(tmp_path):

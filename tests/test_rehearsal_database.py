@@ -255,6 +255,22 @@ def test_the_prompt_and_the_console_say_the_same():
     assert kept.db.budget.spent == real.budget.spent == 0
 
 
+def test_rehearsals_that_are_left_out_are_closed(monkeypatch):
+    """Eight are kept; the ninth closes the oldest, and other limits of programs are another one."""
+    monkeypatch.setattr("sulq.preview.KEPT", 2)
+    rehearsals, dbs = KeptRehearsals(), []
+    for name in ("a", "b", "c"):
+        real = opened(demo_data.people(50), SCHEMA, name=name)
+        rehearsals.answer(real, f"select avg(age) from {name}")
+        dbs += [kept.db for kept in rehearsals._kept.values() if kept.db not in dbs]
+    assert [db._pipeline.lifetime._closed for db in dbs] == [True, False, False]
+    fueled = opened(demo_data.people(50), SCHEMA, name="c", programs=True)
+    rehearsals.answer(fueled, "select avg(age) from c")
+    assert [kept.db.program_fuel for kept in rehearsals._kept.values()] == [
+        None, fueled.program_fuel,
+    ]  # fmt: skip
+
+
 # --- the command ------------------------------------------------------------------------
 
 

@@ -9,13 +9,15 @@ from __future__ import annotations
 
 import os
 import secrets
-from contextlib import suppress
+import shutil
+from contextlib import closing, suppress
 from typing import TYPE_CHECKING, Any
 
 from sulq.engines.open_engine import open_engine
 from sulq.errors import Refused, SchemaError
 from sulq.ledger.guard import guard_of
 from sulq.ledger.open_periods import check_alone, check_in_order, schema_of
+from sulq.ledger.seal import sync_folder
 from sulq.progress import show
 from sulq.sources.source import Source, open_source, settled
 from sulq.values.schema import Schema
@@ -45,18 +47,17 @@ def take_in(
             with seal.held():  # of two at once, one writes beside the rows of the other
                 _write(open_source(source, table, name), rows, schema, set(before), book.in_order())
         found = settled(open_source(source, table, name))
-        running = open_engine(found, schema, None, show("scanning"))
-        guard, known = guard_of(found, running, seal), PeriodRows.of(seal)
-        recorded = dict(book.terms["promise"])
-        terms = claims.terms_of(running, recorded, recorded["pricing"])
-        with seal.held():
-            claims.check_refreshed(seal, guard)
-            after = known.begin(running, before)
-            if terms["periods"] != before:
-                book.renew(terms, {"reason": reason}, new_periods=True)
-            claims.remember(seal, guard)
-            known.end(after)
-        running.close()
+        with closing(open_engine(found, schema, None, show("scanning"))) as running:
+            guard, known = guard_of(found, running, seal), PeriodRows.of(seal)
+            recorded = dict(book.terms["promise"])
+            terms = claims.terms_of(running, recorded, recorded["pricing"])
+            with seal.held():
+                claims.check_refreshed(seal, guard)
+                after = known.begin(running, before)
+                if terms["periods"] != before:
+                    book.renew(terms, {"reason": reason}, new_periods=True)
+                claims.remember(seal, guard)
+                known.end(after)
     finally:
         book.close()
 
@@ -92,11 +93,8 @@ def _write(found: Source, rows: Any, schema: Schema, opened: set[Any], ordered: 
             "append: rows are written into a Parquet file or a folder of them. Nothing was "
             "charged.\nAdd them to the source yourself, then append without rows."
         )
-    new = open_engine(settled(open_source(rows)), schema)
-    try:
+    with closing(open_engine(settled(open_source(rows)), schema)) as new:
         table: Any = new.every_row()  # type: ignore[attr-defined]
-    finally:
-        new.close()
     periods = set(table.column(str(schema.period)).to_pylist())
     wrong = sorted(map(str, periods & opened)) + ["(other)"] * bool(
         periods - set(schema[str(schema.period)].listed or ())
@@ -108,20 +106,28 @@ def _write(found: Source, rows: Any, schema: Schema, opened: set[Any], ordered: 
         )
     check_in_order(schema, opened, periods, ordered)
     _check_absent(found, periods, schema)
-    path = found.path
+    path, old = found.path, None
     if path.is_dir():
         stem = f"period-{len(opened) + 1:05d}-{secrets.token_hex(4)}"
         target = path / f"{stem}.parquet"
     else:
-        old = pq.read_table(path)
-        table = pa.concat_tables([old, table], promote_options="permissive").select(
-            old.column_names
-        )
-        target = path
+        target, old = path, pq.ParquetFile(path)
+        empty = old.schema_arrow.empty_table()
+        table = pa.concat_tables([empty, table], promote_options="permissive")
+        table = table.select(old.schema_arrow.names)
     beside = target.with_name(f".{target.name}.{secrets.token_hex(4)}")
     try:
-        pq.write_table(table, beside)
+        with pq.ParquetWriter(beside, table.schema) as file:
+            for batch in old.iter_batches() if old is not None else ():  # never whole in memory
+                file.write_table(pa.Table.from_batches([batch]).cast(table.schema))
+            file.write_table(table)
+        if old is not None:
+            old.close()
+            shutil.copymode(target, beside)
+        with beside.open("rb") as written:
+            os.fsync(written.fileno())
         os.replace(beside, target)
+        sync_folder(target.parent)
     except OSError as error:
         raise Refused(
             f"append: {target.name!r} cannot be written: {error.strerror or error}. Nothing was "
@@ -136,9 +142,8 @@ def _check_absent(found: Source, periods: set[Any], schema: Schema) -> None:
     """Refuse to write rows a second time, after a program was killed on the way."""
     from sulq.ledger.period_rows import present
 
-    running = open_engine(settled(found), schema)
-    there = periods & set(present(running))
-    running.close()
+    with closing(open_engine(settled(found), schema)) as running:
+        there = periods & set(present(running))
     if there:
         raise Refused(
             f"append: the source has rows of {', '.join(map(str, sorted(there)))} already. Nothing "

@@ -14,6 +14,7 @@ import statistics
 import threading
 from collections import OrderedDict, defaultdict
 from collections.abc import Hashable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from hashlib import sha256
 from typing import TYPE_CHECKING
@@ -78,11 +79,12 @@ class Preview:
         return f"price {self.price}" + (f"; expected within about {within} (95%)" if within else "")
 
 
-@dataclass
+@dataclass(eq=False)
 class _Kept:
     db: Database
     lock: threading.Lock
     asked: int = 0
+    users: int = 0
     widths: dict[tuple[Hashable, bytes], dict[str, Width]] = field(default_factory=dict)
 
 
@@ -91,6 +93,7 @@ class KeptRehearsals:
 
     def __init__(self) -> None:
         self._kept: OrderedDict[str, _Kept] = OrderedDict()
+        self._leaving: list[_Kept] = []  # no longer kept, and closed when nobody uses them
         self._lock = threading.Lock()
 
     def answer(self, real: Database, asked: str | Query) -> Table | Answer:
@@ -100,10 +103,9 @@ class KeptRehearsals:
                 "an audited table is not rehearsed: its answers have no noise to get used to. "
                 "Review the question instead, which is free. Nothing was charged."
             )
-        kept = self._of(real)
-        with kept.lock:
-            found: Table | Answer = kept.db.answer(kept.db.question(asked))
-        return found
+        with self._used(real) as kept:
+            answer: Table | Answer = kept.db.answer(kept.db.question(asked))
+        return answer
 
     def table(self, real: Database, sql: str) -> Table:
         """The same of a SELECT."""
@@ -112,16 +114,15 @@ class KeptRehearsals:
         return found
 
     def widths(self, real: Database, asked: str | Query, who: Hashable = None) -> dict[str, Width]:
-        """What each number of the answer will be within, at 95%; nothing of an audited table.
+        """The 95% half-width of each number of the answer; nothing of an audited table.
 
-        Whoever looks again is told sooner; by the time nobody hears what another looked at.
+        Cached per caller, so that latency does not reveal what others previewed.
         """
         if is_audited(real.promise):
             return {}
-        kept = self._of(real)
         text = asked if isinstance(asked, str) else json.dumps(asked.to_json())
         key = who, sha256(text.encode(errors="surrogatepass")).digest()
-        with kept.lock:
+        with self._used(real) as kept:
             if key not in kept.widths:
                 kept.widths[key] = widths(kept.db, asked)
             return kept.widths[key]
@@ -135,17 +136,39 @@ class KeptRehearsals:
             return [("if it is answered", f"± {half:.3g}" if half else "exact")]
         return [(name, _reach(width)) for name, width in self.widths(real, asked, who).items()]
 
-    def _of(self, real: Database) -> _Kept:
-        key = repr((real.name, real.schema, real.promise, real.pricing, real.rows))
+    @contextmanager
+    def _used(self, real: Database) -> Iterator[_Kept]:
+        """The rehearsal of a database, for one user at a time; what is left out is closed."""
         with self._lock:
-            found = self._kept.get(key)
-            if found is None or found.asked >= MAX_QUESTIONS:
-                found = self._kept[key] = _Kept(synthetic(real), threading.Lock())
-            found.asked += 1
-            self._kept.move_to_end(key)
-            while len(self._kept) > KEPT:
-                self._kept.popitem(last=False)
-            return found
+            kept = self._of(real)
+            kept.users += 1
+        try:
+            with kept.lock:
+                yield kept
+        finally:
+            with self._lock:
+                kept.users -= 1
+                self._close_unused()
+
+    def _of(self, real: Database) -> _Kept:
+        terms = (real.name, real.schema, real.promise, real.pricing, real.rows, real.program_fuel)
+        key = repr(terms)
+        kept = self._kept.get(key)
+        if kept is None or kept.asked >= MAX_QUESTIONS:
+            if kept is not None:
+                self._leaving.append(kept)
+            kept = self._kept[key] = _Kept(synthetic(real), threading.Lock())
+        kept.asked += 1
+        self._kept.move_to_end(key)
+        while len(self._kept) > KEPT:
+            self._leaving.append(self._kept.popitem(last=False)[1])
+        return kept
+
+    def _close_unused(self) -> None:
+        """Close what is no longer kept, but for what somebody looks at now."""
+        for kept in [kept for kept in self._leaving if not kept.users]:
+            self._leaving.remove(kept)
+            kept.db.close()
 
 
 class Previews:

@@ -299,6 +299,16 @@ def fitted():
     return ConjunctionLearner(max_error=0.2).fit(db, label="label"), rows_of(table), y
 
 
+def test_a_model_is_drawn():
+    """A dot for each literal that was tested, those that were dropped faint; JSON keeps it."""
+    model, _, _ = fitted()
+    (figure,) = model.plot().figures
+    assert len(model.tested_) == len(model.shares_) > len(model.literals_)
+    assert all(literal in figure.words for literal in model.tested_)
+    back = learn.from_json(json.dumps(model.to_json()))
+    assert back.plot().figures[0].words == figure.words
+
+
 def test_a_model_is_json():
     """A model read back predicts the same."""
     model, rows, _ = fitted()

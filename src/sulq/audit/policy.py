@@ -241,8 +241,8 @@ def _sums(reader: Reader, bundles: Sequence[Bundle], until: float | None) -> dic
 # whole of it from then on: a residue is never answered where its sum would not be. That fewer rows
 # hide one another in one residue by itself (modulo.py) is not used: other answers stand beside it.
 #
-# Where sums have a dither there are no residues. Without it, those for several q would tell the sum
-# that the dither hides; with it, a small one would be noise alone.
+# Where sums have a dither there are no residues. Residues without a dither would tell, for several
+# q, the sum that the dither hides; a residue with one would, for small q, be noise alone.
 
 LARGEST = 2**31  # of q
 

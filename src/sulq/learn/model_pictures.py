@@ -44,7 +44,7 @@ def figures(model: Any, behind: Counted | None = None, width: float = PAGE) -> l
         "AdditiveClassifier": drawn_shapes, "AdditiveRegressor": drawn_shapes,
         "Synthesizer": pair_strengths, "AssociationRules": drawn_rules, "RandomTrees": strengths,
         "GaussianMixture": densities, "LocallyWeightedRegression": along_columns,
-        "SpectralClustering": groups,
+        "SpectralClustering": groups, "ConjunctionLearner": literals,
     }  # fmt: skip
     return draw[kind](model, width)
 
@@ -386,6 +386,18 @@ def drawn_rules(model: Any, width: float = SHEET) -> list[Figure]:
     title = "Confidence of each rule"
     caption = f"{title}, with 95% intervals of the noise."
     return [dots("rules", title, found, width=width, caption=caption)]
+
+
+def literals(model: Any, width: float = SHEET) -> list[Figure]:
+    """How often each literal is false where the label is true; faint where it was dropped."""
+    tau, shares = float(model.tau_), zip(map(float, model.shares_), model.tested_, strict=True)
+    found = [
+        Bar(literal, share, share - tau, share + tau, faint=i >= len(model.literals_))
+        for i, (share, literal) in enumerate(sorted(shares))  # those with small shares are kept
+    ][:MAX_DOWN]
+    title = "How often each literal is false where the label is true"
+    caption = f"{title}: a share of all rows. Kept literals are dark; the others were dropped."
+    return [dots("literals", title, found, width=width, caption=caption)]
 
 
 def _z(level: float) -> float:

@@ -18,6 +18,7 @@ import numpy as np
 import sulq
 from sulq.learn.arrays import Array, Column, boolean_columns
 from sulq.learn.base import Classifier
+from sulq.learn.model_pictures import Drawn
 from sulq.learn.parameters import About, checked_share, parameter
 from sulq.learn.perceptron import tests_of
 from sulq.learn.task import MICRO, NOBODY, LeftOut, Task, conjoined, equals, noise_std
@@ -183,7 +184,7 @@ class Literal(NamedTuple):
 
 
 @dataclass(kw_only=True, eq=False, repr=False)
-class ConjunctionLearner(Classifier):
+class ConjunctionLearner(Drawn, Classifier):
     """Finds the conjunction of literals that the label is.
 
     Columns are Booleans or have listed values; their literals are `x` and `NOT x`, or `c = v` and
@@ -198,8 +199,9 @@ class ConjunctionLearner(Classifier):
     false. One more query counts them where there can be any. `fit(X, y)` takes X of zeros and
     ones, anything else is missing, and needs `classes` unless y is an array of Booleans.
 
-    literals_ are those kept, conjunction_ the SQL predicate they make, tau_ what each share was
-    known within, error_bound_ on how many rows it can differ from the label (before noise).
+    literals_ are those kept of tested_, shares_ for each tested literal the share of rows in which
+    it is false and the label true, conjunction_ the SQL predicate they make, tau_ how closely each
+    share is known, error_bound_ on how many rows it can differ from the label (before noise).
     """
 
     about = About(
@@ -233,6 +235,7 @@ class ConjunctionLearner(Classifier):
             self._leave_out(LeftOut(rows, noise_std(db, db.price(queries[-1]))))
         shares = (means[: len(literals)] - self.label_noise) / scale
         kept = shares <= allowed
+        self.tested_, self.shares_ = tuple(map(str, literals)), shares
         self.literals_ = tuple(t for t, keep in zip(literals, kept, strict=True) if keep)
         self.conjunction_ = " AND ".join(map(str, self.literals_)) or "TRUE"
         self.error_bound_ = min(1.0, float((np.maximum(shares[kept], 0.0) + allowed).sum()))

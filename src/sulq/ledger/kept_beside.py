@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from hashlib import sha256
 from typing import Any
 
-from sqlalchemy import Connection, bindparam, select, text
+from sqlalchemy import Connection, bindparam, func, select, text
 
 from sulq.errors import QueryNotAllowed
 from sulq.ledger.chain import DECISION, ENTRIES, Page, now
@@ -102,8 +102,8 @@ def _affordable(page: Page, new: Iterable[Request], most: int, name: str) -> int
 
 
 def _count(page: Page, kind: str) -> int:
-    numbers = _all.with_only_columns(ENTRIES.c.number)
-    return len(page.connection.execute(numbers, {"kind": kind}).all())
+    counted = _all.with_only_columns(func.count())
+    return int(page.connection.execute(counted, {"kind": kind}).scalar_one())
 
 
 def _is_kept(page: Page, kind: str, name: str) -> bool:

@@ -21,9 +21,9 @@ MAX_HISTORY = 100
 MAX_LINES = 200  # of a result in words; all rows are in its values
 INTERVALS = "Intervals are 95% and of the noise alone. Report them with the numbers."
 SQL = (
-    "One SELECT of aggregates over the one table of the dataset: count(*), sum, avg, stddev, "
-    "median, corr, with WHERE, GROUP BY declared columns, HAVING, ORDER BY, LIMIT. No rows, "
-    "no joins."
+    "One SELECT of aggregates over the tables of the dataset: count(*), sum, avg, stddev, "
+    "median, corr, with WHERE, GROUP BY declared columns, HAVING, ORDER BY, LIMIT. Tables that the "
+    "schema lists are joined on their declared keys. No rows are returned."
 )
 
 
