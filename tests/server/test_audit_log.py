@@ -332,7 +332,8 @@ def test_an_owner_and_an_analyst_of_one_name_are_two(tmp_path):
 def test_what_nobody_asked_for_is_the_servers_own(tmp_path):
     """A freeze after late rows is not whoever's question was late."""
     with made(tmp_path / "i").services(most_late=1) as services:
-        services.datasets.note_late(services.datasets.find(1, "people"))
+        found = services.datasets.find(1, "people")
+        services.datasets.note_late(found, services.datasets.opened(found).db.schema)
         entry = list(services.log.all(1))[-1].shown()
         assert entry["kind"] == "freeze"
         assert entry["body"]["by_id"] == "server"
