@@ -18,7 +18,6 @@ from sulq.expressions.parse import shorten
 from sulq.expressions.quoting import quote
 from sulq.expressions.row_function import RowFunction, expand
 from sulq.expressions.stored_tree import dumps
-from sulq.ledger.open_periods import left_in_each
 from sulq.ledger.types import check_analyst
 from sulq.lifetime import Lifetime
 from sulq.pipeline import Order, Pipeline, Timing
@@ -234,7 +233,8 @@ class Database(CommonQuestions):
     def estimated(self, question: Question, *, analyst: str | None = None) -> Any:
         """The same for a question; from the answers of one analyst alone, if one is named."""
         self._pipeline.lifetime.check(self.name)
-        known, left = dict(self._pipeline.known), self._pipeline.left(self._analyst)
+        known = dict(self._pipeline.known)
+        left = self._pipeline.left(self._analyst, question.bundles)
         return self._estimator.estimate(question, self._row_counts(), known, left, analyst=analyst)
 
     def _row_counts(self) -> list[RowCount]:
@@ -258,7 +258,20 @@ class Database(CommonQuestions):
             if own.allotted is not None:
                 total, spent, left = own.allotted, own.spent, min(left, max(own.left or 0, 0))
         there = getattr(self._ledger.standing(), "elsewhere", 0)
-        return Budget.of(total, spent, left, self.group, there)
+        each = left
+        if self._ledger.width > 1:
+            people = self._planner.check(Query()).people is not None
+            each = self._pipeline.left(self._analyst, people=people)
+        return Budget.of(total, spent, left, self.group, there, each if each != left else None)
+
+    def left(self, question: Question | None = None) -> Fraction:
+        """Queries that one more question about the same rows may have; None: about all rows.
+
+        With [unit] max_periods someone pays for a question about several periods in each of
+        theirs, so less may be left for it than for one about a single period.
+        """
+        bundles = () if question is None else question.bundles
+        return Fraction(self._pipeline.left(self._analyst, bundles), MICRO)
 
     @property
     def group(self) -> str:
@@ -272,13 +285,14 @@ class Database(CommonQuestions):
 
     def budget_by_cell(self) -> list[dict[str, Any]]:
         """The budget of each combination of public values, in queries."""
-        total, _, _ = self._ledger.budget()
         spent, everyone = self._ledger.spent_by_cell(), self._ledger.base()
         schema, out = self._pipeline.engine.schema, []
         each = [spent.get(i, everyone) for i in range(len(schema.cells))]
-        room = left_in_each(each, total, everyone, self._ledger.width)
-        for cell, used, left in zip(schema.cells, each, room, strict=True):
+        rooms = self._ledger.left_by_cell()
+        own = self._pipeline.own_left(self._analyst)
+        for cell, used, room in zip(schema.cells, each, rooms, strict=True):
             names = {c.name: v for c, v in zip(schema.cell_columns, cell, strict=True)}
+            left = room if own is None else min(room, own)
             out.append(names | {"spent": Fraction(used, MICRO), "remaining": Fraction(left, MICRO)})
         return out
 

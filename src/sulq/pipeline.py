@@ -253,7 +253,9 @@ class Pipeline:
     def _laid_out(self, case: _Case, stored: dict[str, str]) -> Any:
         """One order's answers; what goes wrong here is its own."""
         try:
-            left = self.left(case.order.analyst) if case.left is None else case.left
+            left = case.left
+            if left is None:
+                left = self.left(case.order.analyst, case.bundles)
             paid = case.left is not None
             answers = [
                 with_noise_of(self.origin, b, self.policy.answers(b, stored[b.text], left, paid))
@@ -263,11 +265,20 @@ class Pipeline:
         except Exception as error:
             return error
 
-    def left(self, analyst: str) -> int:
-        """What may still be spent, in micro-queries: of the whole and of the allotment."""
-        left = self.ledger.budget()[2]
-        allotted = self.ledger.allotment(analyst).left if analyst else None
-        return left if allotted is None else min(left, max(allotted, 0))
+    def left(self, analyst: str, bundles: Sequence[Bundle] = (), *, people: bool = False) -> int:
+        """The micro-queries that one more question about the same rows may have; (): all rows.
+
+        Of the whole and of the analyst's allotment. `people`: of all people, each once.
+        """
+        asked = [self.ledger.left(b.cells, people=b.of_people) for b in bundles]
+        left = min(asked) if asked else self.ledger.left(people=people)
+        own = self.own_left(analyst)
+        return left if own is None else min(left, own)
+
+    def own_left(self, analyst: str) -> int | None:
+        """The micro-queries left of an analyst's allotment; None: there is none."""
+        left = self.ledger.allotment(analyst).left if analyst else None
+        return None if left is None else max(left, 0)
 
     # ---- reading rows -----------------------------------------------------------------------
 

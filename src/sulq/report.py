@@ -50,18 +50,21 @@ def budget_of(ledger: Ledger) -> dict[str, Any]:
     """The whole budget, and what each combination of public values has spent and has left."""
     total, spent, remaining = ledger.budget()
     schema, by_cell = schema_of(ledger.terms), ledger.spent_by_cell()
+    left = ledger.left_by_cell() if ledger.cells > 1 else []
     names = [c.name for c in schema.cell_columns]
     cells = [
         {
             "cell": dict(zip(names, cell, strict=True)),
             "spent_micro": by_cell[i],
-            "remaining_micro": max(total - by_cell[i], 0),
+            "remaining_micro": left[i],
         }
         for i, cell in enumerate(schema.cells if ledger.cells > 1 else ())
     ]
     found: dict[str, Any] = {
         "total_micro": total, "spent_micro": spent, "remaining_micro": remaining, "cells": cells,
     }  # fmt: skip
+    if (each := ledger.left()) != remaining:
+        found["each_micro"] = each
     group = group_of(ledger)
     return found if group is None else found | {"group": group}
 
@@ -329,6 +332,11 @@ def _spending_page(budget: dict[str, Any]) -> Iterator[str]:
     yield "## What is spent"
     total, spent, left = (in_queries(budget[f"{k}_micro"]) for k in ("total", "spent", "remaining"))
     yield f"{spent} of {total} spent; {left} left for the rows that have spent most."
+    if "each_micro" in budget:
+        yield (
+            f"{in_queries(budget['each_micro'])} left for a question about all periods, which "
+            "somebody pays for in each of theirs."
+        )
     if "group" in budget:
         group = budget["group"]
         name = markdown_text(repr(group["name"]))

@@ -55,6 +55,8 @@ def budget(settings: Settings) -> Said:
     _show_stop(stop)
     total, spent, left = (amount(found[f"{k}_micro"]) for k in ("total", "spent", "remaining"))
     text = f"{spent} of {total} queries spent, {left} left for the rows that spent most."
+    if "each_micro" in found:
+        text += f"\n{amount(found['each_micro'])} left for a question about all periods."
     if "group" in found:
         group = found["group"]
         each = ", ".join(f"{m['name']} {amount(m['spent_micro'])}" for m in group["members"])

@@ -220,7 +220,14 @@ class RemoteDatabase(Database):
         found = self._wire.get(at(self.name, "budget"))
         total, spent, left = (found[f"{k}_micro"] for k in ("total", "spent", "remaining"))
         group, there = found.get("group") or "", found.get("elsewhere_micro") or 0
-        return Budget.of(total, spent, left, group, there)
+        return Budget.of(total, spent, left, group, there, found.get("each_micro"))
+
+    def left(self, question: Question | None = None) -> Fraction:
+        """Queries that one more question about the same rows may have; None: about all rows."""
+        if question is None or not question.bundles:
+            return self.budget.of_all
+        body = _with_programs(_body_of(question.bundles))
+        return Fraction(self._wire.post(at(self.name, "price"), body)["left_micro"], MICRO)
 
     def budget_by_cell(self) -> list[dict[str, Any]]:
         """The table's budget by each combination of public values, in queries."""

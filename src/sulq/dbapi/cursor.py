@@ -182,11 +182,11 @@ class Cursor:
         """Prices, what asking now would charge, expected errors (95%), what is left; in queries."""
         with translated():
             asked = [db.question(statement) for statement in statements]
-            left = float(db.budget.remaining)
             rows = [
-                (float(q.price), db.unpaid(q) / MICRO, widest(q.price.half_widths), left)
+                (float(q.price), db.unpaid(q) / MICRO, widest(q.price.half_widths),
+                 float(db.left(q)))
                 for q in asked
-            ]
+            ]  # fmt: skip
         names = ("price", "to_pay", "error_95", "remaining")
         self.description = [(name, NUMBER, *[None] * 5) for name in names]
         return self._holding(rows)

@@ -80,7 +80,7 @@ class Task:
 
     def check(self, price: sulq.Price) -> None:
         """Refuse before the first query what the budget cannot pay to the end."""
-        remaining = int(self.db.budget.remaining * MICRO)
+        remaining = int(self.db.budget.of_all * MICRO)
         if price.micro > remaining:
             raise sulq.BudgetExceeded(price.micro, remaining, self.db.name)
 

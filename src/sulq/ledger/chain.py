@@ -236,6 +236,25 @@ class Spending:
         """What whoever spent most has spent."""
         return self.base + self.most
 
+    def room(self, total: int, cells: Iterable[int] | None) -> int:
+        """The highest price that a question about these cells may still have; None: everybody once.
+
+        Someone whose rows are in k of these cells pays it k times. So for each k up to `width`,
+        k times the price must fit beside what the k cells that spent most have spent, and the
+        `width - k` others. Every place that says how much is left asks this.
+        """
+        left = total - self.base
+        if cells is None or (self.width > 1 and self.top > total):
+            return max(left - self.most, 0)
+        asked = set(cells)
+        own = nlargest(self.width, (self.extra.get(cell, 0) for cell in asked))
+        others = nlargest(self.width - 1, (x for c, x in self.extra.items() if c not in asked))
+        rooms = (
+            (left - sum(own[:k]) - sum(others[: self.width - k])) // k
+            for k in range(1, len(own) + 1)
+        )
+        return max(min(rooms, default=left), 0)
+
     def level(self) -> None:
         """Let every cell carry the highest spending of any: rows may have changed cells."""
         self.base, self.most, self.extra = self.base + self.most, 0, {}
@@ -382,7 +401,9 @@ def as_charge(number: int, body: str, question: str | None) -> Charge:
     """Read a charge back from its entry; `question` where the entry has an older text of it."""
     fields = json.loads(body)
     del fields["cells"]
-    fields["remaining"] = fields.pop("group", fields["remaining"])  # of its group, if it is in one
+    # For the rows it asked about; else for whoever spent most, in its group if it is in one.
+    whole = fields.pop("group", fields["remaining"])
+    fields["remaining"] = fields.pop("left", whole)
     if question is not None:
         fields["query"] = question
     return Charge(number=number, **fields)

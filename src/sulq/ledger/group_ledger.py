@@ -26,6 +26,7 @@ from sulq.ledger.group_shares import (
     elsewhere,
     largest,
     members_in,
+    room_beside,
     shares_in,
     spent,
     write_level,
@@ -199,10 +200,13 @@ class GroupLedger(Book):
     # -- spending --
 
     @patient
-    def spend(self, number: int, epoch: int, requests: Sequence[Request], name: str) -> list[int]:
+    def spend(
+        self, number: int, epoch: int, requests: Sequence[Request], name: str
+    ) -> list[tuple[int, int]]:
         """Count these charges of a member, all or none; durable when it returns.
 
-        Gives what the group has left after each. A charge that was counted before, and then lost
+        Gives what the group has left after each, for whoever spent most and for the rows asked
+        about. A charge that was counted before, and then lost
         on the way to the member's ledger, is not counted again.
         """
         keys = [_key(number, epoch, request) for request in requests]
@@ -211,29 +215,47 @@ class GroupLedger(Book):
             known = {row[0] for row in among(page.connection, _spent, SPENT.c.question, keys)}
             new = [(k, r) for k, r in zip(keys, requests, strict=True) if k not in known]
             left = self._afford(page, members, number, new, name)
-        return [left.get(key, left[""]) for key in keys]
+            again = [r for k, r in zip(keys, requests, strict=True) if k in known]
+            rooms = [self._room_in(page.connection, number, r.cells) for r in again]
+        lost = iter(rooms)
+        return [left[key] if key in left else (left[""][0], next(lost)) for key in keys]
+
+    def _room_in(self, connection: Connection, number: int, cells: tuple[int, ...] | None) -> int:
+        """The highest price that a question about these cells of a member may still have."""
+        members = members_in(connection)
+        extra = shares_in(connection, number, cells) if cells else {}
+        member = members[number]
+        spending = Spending(member.base, member.most, extra)
+        return room_beside(self.total, members, number, spending, cells)
+
+    @patient
+    def room(self, number: int, cells: tuple[int, ...] | None) -> int:
+        """The highest price that a question about these cells of a member may still have."""
+        with self._reading() as connection:
+            return self._room_in(connection, number, cells)
 
     def _afford(
         self, page: Page, members: list[Member], number: int, new: list[tuple[str, Request]],
         name: str,
-    ) -> dict[str, int]:  # fmt: skip
+    ) -> dict[str, tuple[int, int]]:  # fmt: skip
         """Append each charge; refuse all of them if anyone would exceed the total."""
         member = members[number]
         touched = {cell for _, request in new for cell in request.cells or ()}
         extra = shares_in(page.connection, number, touched) if touched else {}
         spending = Spending(member.base, member.most, extra)
-        entries: list[tuple[str, Request, list[Member]]] = []
+        entries: list[tuple[str, Request, list[Member], int]] = []
         for key, request in new:
             spending.add(request.price, request.cells)
             member = spent(member, spending, request.price)
             members = [*members[:number], member, *members[number + 1 :]]
-            entries.append((key, request, members))
+            room = room_beside(self.total, members, number, spending, request.cells)
+            entries.append((key, request, members, room))
         self._check_afforded(members, number, spending, [r for _, r in new], name)
-        left = {"": self.total - largest(members)}
-        for key, request, after in entries:
+        left = {"": (self.total - largest(members), 0)}
+        for key, request, after, room in entries:
             body = {"member": number, "question": key, "price": request.price,
                     "cells": request.cells}  # fmt: skip
-            left[key] = self._append(page, "spend", body, after)
+            left[key] = self._append(page, "spend", body, after), room
             page.index(insert(SPENT), {"question": key})
         if entries:
             write_spending(page, member, spending.extra)
@@ -327,15 +349,20 @@ class Membership:
         self.name = group.name
         self.called = group.called  # its ledger
 
-    def spend(self, epoch: int, requests: Sequence[Request], name: str) -> list[int]:
+    def spend(self, epoch: int, requests: Sequence[Request], name: str) -> list[tuple[int, int]]:
         """Count these charges for all of the group, or refuse; what is left after each."""
         if not any(request.price for request in requests):
-            return [self.standing().total - self.standing().spent] * len(requests)
+            now = self.standing()
+            return [(now.total - now.spent, self.room(request.cells)) for request in requests]
         return self._group.spend(self._number, epoch, requests, name)
 
     def level(self) -> None:
         """Let every cell carry the highest spending of any: the rows changed."""
         self._group.level(self._number)
+
+    def room(self, cells: tuple[int, ...] | None) -> int:
+        """The highest price that a question about these cells may still have in the group."""
+        return self._group.room(self._number, cells)
 
     def standing(self) -> Standing:
         """What the group has spent."""

@@ -72,6 +72,16 @@ def largest(members: Sequence[Member]) -> int:
     return max((whole - m.whole + m.top for m in members), default=0)
 
 
+def room_beside(
+    total: int, members: Sequence[Member], number: int, spending: Spending,
+    cells: Iterable[int] | None,
+) -> int:  # fmt: skip
+    """The highest price that a question about these cells of a member may still have."""
+    others = (elsewhere(members, m.number) + m.top for m in members if m.number != number)
+    room = spending.room(total - elsewhere(members, number), cells)
+    return max(min(room, total - max(others, default=0)), 0)
+
+
 def spent(member: Member, spending: Spending, price: int) -> Member:
     """The member with its spending as it is now, after this price."""
     whole = member.whole + price

@@ -6,7 +6,7 @@ Nothing here writes. Questions come back as the JSON they are stored as, those o
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager
 from typing import Any
 
@@ -69,6 +69,7 @@ _decisions = _decided.where(
 )  # fmt: skip
 _carried = _decided.where(ENTRIES.c.kind == "carry", ENTRIES.c.number >= bindparam("first"))
 _spent = select(CELLS).order_by(CELLS.c.cell)
+_extras = select(CELLS.c.cell, CELLS.c.spent)
 _analysts = select(CHARGES.c.analyst).where(CHARGES.c.number >= bindparam("first")).distinct()
 _sampled = _charges.where(
     CHARGES.c.number.in_(
@@ -219,8 +220,7 @@ class History:
         """What the rows of each cell have spent, in micro-queries."""
         with self._reading() as connection:
             base = read_head(connection).base
-            rows = run(connection, _spent).fetchall()
-            return {cell: base + extra for cell, extra in rows}
+            return {cell: base + extra for cell, extra in extras_of(connection).items()}
 
     def base(self) -> int:
         """What everybody has spent, in micro-queries."""
@@ -267,6 +267,13 @@ class History:
 def _entry(row: Sequence[Any]) -> Entry:
     number, kind, body, previous, found = row
     return Entry(number, kind, json.loads(body), previous, found)
+
+
+def extras_of(connection: Connection, cells: Collection[int] | None = None) -> dict[int, int]:
+    """What cells spent beyond what everybody spent: all of them, or these."""
+    if cells is None:
+        return {cell: extra for cell, extra in run(connection, _spent).fetchall()}
+    return {cell: extra for cell, extra in among(connection, _extras, CELLS.c.cell, cells)}
 
 
 def answer_in(body: str) -> str:

@@ -6,7 +6,7 @@ leave. After every commit the newest entry is marked outside, in the owner's sea
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -31,6 +31,7 @@ from sulq.ledger.chain import (
     LAYOUT,
     VERSION,
     Page,
+    Spending,
     begin,
     hold_head,
     now,
@@ -39,11 +40,11 @@ from sulq.ledger.chain import (
 from sulq.ledger.freeze import current, freeze, refusal, resume, withheld
 from sulq.ledger.group_commit import Ticket, Together
 from sulq.ledger.group_ledger import GroupLedger, Membership, Standing, entered, joined_since
-from sulq.ledger.history import ANSWERS, History, answer_in
+from sulq.ledger.history import ANSWERS, History, answer_in, extras_of
 from sulq.ledger.kept_beside import allowed_discoveries
 from sulq.ledger.migrate import is_current, upgrade
 from sulq.ledger.open_periods import cells_each, check_opened, open_cells
-from sulq.ledger.pay import Known, look_up, normal, pay
+from sulq.ledger.pay import Known, charged_cells, look_up, normal, pay
 from sulq.ledger.renewal import check_same_cells, renewed
 from sulq.ledger.replay import audit
 from sulq.ledger.retry import Lost, patient, plainly
@@ -203,6 +204,34 @@ class Ledger(Book, History):
         if self._group is not None:
             self._group.check_same(name, ledger, self.name)
 
+    def left(self, cells: tuple[int, ...] | None = None, *, people: bool = False) -> int:
+        """The highest price that a question about these cells may still have, in its group too.
+
+        In micro-queries; None: about all rows. `people`: about people, of whom each counts once.
+        """
+        charged = charged_cells(cells, people, self.cells, self._open, self.width)
+        room = self._spending(charged).room(self.total, charged)
+        return room if self._group is None else min(room, self._group.room(charged))
+
+    def left_by_cell(self) -> list[int]:
+        """The highest price that a question about one cell may still have, for each of them."""
+        each = range(self.cells)
+        spending = self._spending(each)
+        rooms = [spending.room(self.total, (cell,)) for cell in each]
+        if self._group is None:
+            return rooms
+        there = (self._group.room((cell,)) for cell in each)
+        return [min(pair) for pair in zip(rooms, there, strict=True)]
+
+    @patient
+    def _spending(self, cells: Collection[int] | None) -> Spending:
+        """The spending of everybody, and of these cells; all cells, where people are in many."""
+        with self._reading() as connection:
+            head = read_head(connection)
+            chosen = None if self.width > 1 or (cells and len(cells) == self.cells) else cells or ()
+            extra = extras_of(connection, chosen)
+        return Spending(head.base, head.most, extra, self.width)
+
     def budget(self) -> tuple[int, int, int]:
         """Total, spent and remaining in micro-queries, for whoever spent most, in its group too."""
         now = self.standing()
@@ -301,8 +330,11 @@ class Ledger(Book, History):
             by_periods=self._open is not None,
         )  # fmt: skip
 
-    def _counted(self, requests: Sequence[Request]) -> list[int | None]:
-        """What its group has left after each of these, counted there first; None: it has none."""
+    def _counted(self, requests: Sequence[Request]) -> list[tuple[int, int] | None]:
+        """What its group has left after each of these, counted there first; None: it has none.
+
+        For whoever spent most in it, and for the rows asked about.
+        """
         if self._group is None or not requests:
             return [None] * len(requests)
         return [*self._group.spend(self._epoch, requests, self.name)]

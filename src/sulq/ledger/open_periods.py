@@ -5,8 +5,7 @@ A period that has not opened has no rows: nothing is spent on it, whatever is as
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
-from heapq import nlargest
+from collections.abc import Collection, Mapping
 from typing import Any
 
 from sulq.errors import Refused, SchemaError
@@ -25,15 +24,6 @@ def cells_each(terms: Mapping[str, Any]) -> int:
     """In how many cells the rows of one person may count: max_periods, else 1."""
     unit = (terms.get("schema") or {}).get("unit") or {}
     return int(unit.get("max_periods") or 1)
-
-
-def left_in_each(spent: Sequence[int], total: int, base: int, width: int) -> list[int]:
-    """What may still be spent on each cell alone, where a person may be in `width` of them."""
-    found = []
-    for i, used in enumerate(spent):
-        others = nlargest(width - 1, (s - base for s in (*spent[:i], *spent[i + 1 :])))
-        found.append(max(total - used - sum(others), 0))
-    return found
 
 
 def check_alone(in_group: bool) -> None:

@@ -6,7 +6,7 @@ question of one analyst. Both are looked up first, so that asking again writes n
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -67,19 +67,27 @@ def normal(
     question = question_of(request.query)
     if question != request.query:
         request = replace(request, query=question)
-    if opened is not None and not (request.people and width > 1):
-        asked = set(opened if request.cells is None else request.cells)
-        request = replace(request, cells=tuple(asked & set(opened)))
-    if request.cells is None:
-        return request
-    chosen = sorted(set(request.cells))
+    charged = charged_cells(request.cells, request.people, cells, opened, width)
+    return request if charged == request.cells else replace(request, cells=charged)
+
+
+def charged_cells(
+    asked: tuple[int, ...] | None, people: bool, cells: int, opened: tuple[int, ...] | None,
+    width: int,
+) -> tuple[int, ...] | None:  # fmt: skip
+    """The cells that pay for a question about these; None: everybody, once."""
+    if opened is not None and not (people and width > 1):
+        asked = tuple(set(opened if asked is None else asked) & set(opened))
+    if asked is None:
+        return None
+    chosen = sorted(set(asked))
     if any(type(c) is not int or not 0 <= c < cells for c in chosen):
         raise QueryNotAllowed(
-            f"cells={request.cells!r}: the ledger has cells 0 to {cells - 1}. Nothing was charged."
+            f"cells={asked!r}: the ledger has cells 0 to {cells - 1}. Nothing was charged."
         )
     # All cells are everybody where each is in one; where in several, everybody pays in each.
     every = len(chosen) == cells and width == 1
-    return replace(request, cells=None if every else tuple(chosen))
+    return None if every else tuple(chosen)
 
 
 # ---- what is known already ------------------------------------------------------------------
@@ -149,11 +157,12 @@ def look_up(connection: Connection, requests: Sequence[Request]) -> Known:
 def pay(
     page: Page, requests: Sequence[Request], known: Known, *, total: int, name: str,
     discoveries: int, since: int, width: int, by_periods: bool,
-    count: Callable[[Sequence[Request]], Sequence[int | None]],
+    count: Callable[[Sequence[Request]], Sequence[tuple[int, int] | None]],
 ) -> None:  # fmt: skip
     """Charge each question not charged yet and bind each new id; or refuse all of them.
 
-    `count` counts the new ones elsewhere first, or refuses them; it gives what is left there.
+    `count` counts the new ones elsewhere first, or refuses them; it gives what is left there, for
+    whoever spent most and for the rows asked about.
     """
     fresh_ids = [r for r in requests if r.id is not None and known.bind(r)]
     new: dict[str, Request] = {}
@@ -174,7 +183,8 @@ def pay(
     beside.keep(page)
     for (key, request), there in zip(new.items(), counted, strict=True):
         remaining = total - spending.add(request.price, request.cells)
-        left, own = (remaining, there), allotments.spend(request)
+        left = Left(remaining, spending.room(total, request.cells), there)
+        own = allotments.spend(request)
         known.charges[key] = _append_charge(page, request, left, own, since)
     for request in fresh_ids:
         _append_id(page, request, known.charges[_key(request)])
@@ -207,14 +217,16 @@ def _afford(page: Page, new: Collection[Request], total: int, name: str, width: 
             added[cell] = added.get(cell, 0) + request.price
     extras = among(page.connection, _extras, CELLS.c.cell, added)
     before = {cell: extra for cell, extra in extras}
-    loads = [(everybody + added[cell], before[cell]) for cell in added]
-    if everybody:
-        loads.append((everybody, page.head.most))
-    price, extra = max(loads, key=sum, default=(0, 0))
-    remaining = total - page.head.base - extra
+    spending = Spending(page.head.base, page.head.most, before)
+    alike: dict[int, list[int]] = {}
+    loads = [(everybody, spending.room(total, None))] if everybody else []
+    for cell, price in added.items():
+        alike.setdefault(everybody + price, []).append(cell)
+    loads += [(price, spending.room(total, cells)) for price, cells in alike.items()]
+    price, remaining = max(loads, key=lambda load: load[0] - load[1], default=(0, 0))
     if price > remaining:
-        raise BudgetExceeded(price, max(remaining, 0), name)
-    return Spending(page.head.base, page.head.most, before)
+        raise BudgetExceeded(price, remaining, name)
+    return spending
 
 
 def _afford_in_several(
@@ -223,52 +235,49 @@ def _afford_in_several(
     """The same where a person may be in several cells: no `width` of them may exceed the total."""
     before = {cell: extra for cell, extra in run(page.connection, _extras).fetchall()}
     spending = Spending(page.head.base, page.head.most, before, width)
-    after = replace_spending(spending)
+    after = Spending(spending.base, spending.most, before, width)
     for request in new:
         after.add(request.price, request.cells)
     if after.top > total:
-        cells = {c for r in new for c in r.cells or ()} or None
-        price = sum(request.price for request in new)
-        raise BudgetExceeded(price, _room(spending, cells, total), name)
+        priced = [request for request in new if request.price]
+        rooms = [spending.room(total, None)] if any(r.cells is None for r in priced) else []
+        if cells := {c for r in priced for c in r.cells or ()}:
+            rooms.append(spending.room(total, cells))
+        raise BudgetExceeded(sum(r.price for r in priced), min(rooms), name)
     return spending
 
 
-def replace_spending(spending: Spending) -> Spending:
-    """The same, to be tried out."""
-    return Spending(spending.base, spending.most, spending.extra, spending.width)
+@dataclass(frozen=True, slots=True)
+class Left:
+    """Micro-queries left after a charge."""
+
+    least: int  # for whoever spent most
+    own: int  # for the rows asked about
+    in_group: tuple[int, int] | None  # both in its group, if it is in one
+
+    @property
+    def told(self) -> int:
+        """What a question about the same rows may still have."""
+        return self.own if self.in_group is None else min(self.own, self.in_group[1])
 
 
-def _room(spending: Spending, cells: Iterable[int] | None, total: int) -> int:
-    """The highest price that these cells could pay."""
-    chosen = None if cells is None else list(cells)
-    low, high = 0, max(total - spending.base, 0)
-    while low < high:
-        middle = (low + high + 1) // 2
-        if replace_spending(spending).add(middle, chosen) <= total:
-            low = middle
-        else:
-            high = middle - 1
-    return low
-
-
-def _append_charge(
-    page: Page, request: Request, left: tuple[int, int | None], own: int | None, since: int
-) -> Charge:
-    remaining, in_group = left
+def _append_charge(page: Page, request: Request, left: Left, own: int | None, since: int) -> Charge:
     fields: dict[str, Any] = {
         "query": request.query,
         "price": request.price,
-        "remaining": remaining,
+        "remaining": left.told,
         "request": request.id,
         "time": now(),
         "analyst": request.analyst,
     }
     if own is not None:
         fields["own"] = own
-    kept = fields | {"cells": request.cells}
-    if in_group is not None:
-        kept["group"] = fields["remaining"] = in_group
-        kept["remaining"] = remaining
+    kept = fields | {"cells": request.cells, "remaining": left.least}
+    whole = left.least
+    if left.in_group is not None:
+        kept["group"] = whole = left.in_group[0]
+    if left.told != whole:
+        kept["left"] = left.told
     number = page.append("charge", kept)
     page.index(_new_charge, charge_row(number, fields, page.head.epoch, since))
     return Charge(number=number, **fields)

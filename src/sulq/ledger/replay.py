@@ -177,6 +177,9 @@ class Replay(Following):
         remaining = self.total - self._spending.add(body["price"], body["cells"])
         self._highest.add(body["price"], body["cells"])
         wrong = body["price"] < 0 or remaining < 0 or remaining != body["remaining"]
+        if "left" in body:  # for the rows it asked about, where that is not the least of any
+            room = self._spending.room(self.total, body["cells"])
+            wrong = wrong or body["left"] > room or ("group" not in body and body["left"] != room)
         if wrong or body.get("group", remaining) > remaining:
             raise damaged(number, "does not add up")
         self.prices += body["price"]

@@ -65,7 +65,7 @@ class Charge:
     number: int  # its entry in the chain
     query: str
     price: int  # micro-queries
-    remaining: int  # micro-queries, the smallest over the cells after this charge
+    remaining: int  # micro-queries that a question about the same rows could have after it
     request: str | None
     time: str  # UTC, ISO 8601
     analyst: str

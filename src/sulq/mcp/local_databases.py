@@ -47,7 +47,8 @@ class LocalDatabases:
         db = self._db(dataset)
         found = self._rehearsals.table(db, sql)
         said = _said(found, "Made-up rows: these numbers mean nothing.")
-        return said | {"price": float(db.price(sql)), "remaining": float(db.budget.remaining)}
+        left = db.left(db.question(sql))
+        return said | {"price": float(db.price(sql)), "remaining": float(left)}
 
     async def price(self, dataset: str, sql: str) -> dict[str, Any]:
         """Nothing is spent, no row is read."""
@@ -57,7 +58,7 @@ class LocalDatabases:
         allowed = None if self._limit.most is None else int(self._limit.left * MICRO)
         return price_said(
             question.price.micro, db.unpaid(question), self._rehearsals.widths(db, sql),
-            db.budget.remaining, allowed, token,
+            db.left(question), allowed, token,
         )  # fmt: skip
 
     async def ask(self, dataset: str, sql: str, price_token: str) -> dict[str, Any]:

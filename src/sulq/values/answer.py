@@ -34,7 +34,7 @@ class Answer(Arithmetic):
     cells: tuple[Any, ...]
     names: tuple[str, ...]
     price: Price  # of this question; asked again it is free
-    remaining: int  # micro-queries left for the rows that have spent most
+    remaining: int  # micro-queries that a question about the same rows may have after it
     spread: Spread = field(repr=False, compare=False)
     note: str = ""
     width: float | None = None  # of the range of a single number, where the schema tells

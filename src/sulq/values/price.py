@@ -59,7 +59,8 @@ class Budget:
     """T, what is spent of it and what is left, in queries, for the rows that spent most.
 
     In a group of datasets about the same people all three are the group's, and `elsewhere` is what
-    was charged in its other datasets.
+    was charged in its other datasets. Where people count in several periods, `each` is the highest
+    price that a question about all of them may still have, if that is another number.
     """
 
     total: Fraction
@@ -67,12 +68,22 @@ class Budget:
     remaining: Fraction
     group: str = ""
     elsewhere: Fraction = Fraction(0)
+    each: Fraction | None = None
 
     @classmethod
-    def of(cls, total: int, spent: int, left: int, group: str = "", elsewhere: int = 0) -> Budget:
+    def of(
+        cls, total: int, spent: int, left: int, group: str = "", elsewhere: int = 0,
+        each: int | None = None,
+    ) -> Budget:  # fmt: skip
         """The budget of these amounts in micro-queries."""
         whole, used, rest, there = (Fraction(x, MICRO) for x in (total, spent, left, elsewhere))
-        return cls(whole, used, rest, group, there)
+        several = None if each is None else Fraction(each, MICRO)
+        return cls(whole, used, rest, group, there, several)
+
+    @property
+    def of_all(self) -> Fraction:
+        """The highest price that a question about all rows may still have."""
+        return self.remaining if self.each is None else self.each
 
     def __str__(self) -> str:
         total, spent, left = (
@@ -80,7 +91,11 @@ class Budget:
         )
         there = in_queries(int(self.elsewhere * MICRO)).split()[0]
         group = f" in the group {self.group!r} ({there} in other datasets)" if self.group else ""
-        return f"{spent.split()[0]} of {total} spent{group}, {left.split()[0]} left"
+        said = f"{spent.split()[0]} of {total} spent{group}, {left.split()[0]} left"
+        if self.each is None:
+            return said
+        each = in_queries(int(self.each * MICRO)).split()[0]
+        return f"{said}; {each} left for a question about all periods"
 
 
 def micro_of(queries: Any) -> int:

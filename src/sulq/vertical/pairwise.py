@@ -139,8 +139,8 @@ def implication(
     """Delta in P[b|a] = P[b] + Delta, for a in one database and b in another.
 
     method="blocks" asks one question a side, with the options of `joint`. method="test" is the
-    paper's procedure on `subsets` random halves, or as many as its Theorem 3 wants for an
-    `accuracy` with `confidence`.
+    paper's procedure on `subsets` random halves, or on the fewest that reach an `accuracy` with
+    `confidence`, the noise counted in; an accuracy that no number of them reaches is refused.
     """
     return planned_implication(a_db, a, b_db, b, method=method, **options).run()
 

@@ -94,7 +94,7 @@ class Plan(Generic[Made]):
 
 def affordable(db: sulq.Queryable, price: sulq.Price) -> bool:
     """Is enough left for it?"""
-    return price.micro <= int(db.budget.remaining * MICRO)
+    return price.micro <= int(db.budget.of_all * MICRO)
 
 
 def parts_of(asked: Sequence[tuple[Any, sulq.Query]], budgets: Sequence[Any]) -> tuple[Part, ...]:

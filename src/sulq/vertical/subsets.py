@@ -13,7 +13,8 @@ Three things the paper leaves out matter in practice. A subset of the table itse
 than one drawn from outside, by the factor 1 - N/n: heavy halves are 8 in 100, not 16. a_q is
 noisy: a subset looks heavier than it is, so the bias is taken times s^2 / (s^2 + V), s^2 being
 the variance of a_q and V that of its noise. And p_a and p_b are noisy, in all Tests alike: the
-interval is that of all P[b] they may be off by.
+interval is that of all P[b] they may be off by. How many subsets an accuracy needs is planned with
+all of this; one that no number reaches is refused.
 """
 
 from __future__ import annotations
@@ -32,6 +33,7 @@ import sulq
 from sulq.learn.parameters import checked_share, checked_whole
 from sulq.learn.task import all_within, within
 from sulq.stepwise import in_steps
+from sulq.vertical.blocks import noise_variance
 from sulq.vertical.common_people import check_keys, people_of, shared_by_all
 from sulq.vertical.estimate import Array, Estimate, plain
 from sulq.vertical.joint import Implication
@@ -128,23 +130,92 @@ def possible(p_a: float, p_b: float) -> tuple[float, float]:
     return both[0] / p_a - p_b, both[1] / p_a - p_b
 
 
+@dataclass(frozen=True, slots=True)
+class SubsetNoise:
+    """The noise of a plan: variances of the counts of one subset, deviations of P[a] and P[b]."""
+
+    a: float = 0.0
+    b: float = 0.0
+    p_a_std: float = 0.0  # every Test shares these two
+    p_b_std: float = 0.0
+
+
+@dataclass(frozen=True, slots=True)
+class SubsetPower:
+    """How well Tests on heavy subsets of `size` people tell one Delta from another.
+
+    Theorem 2 with the noise in it. A heavy subset has a bias of at least sigma_a, of which
+    s^2 / (s^2 + V_a) is no noise. The rest of b_q has the variance of the paper, which is
+    (1 - rate) N p_b (1 - p_b), and V_b more. What is wrong with P[b] is wrong in every Test.
+    """
+
+    p_a: float
+    p_b: float
+    size: float = 1.0
+    noise: SubsetNoise = SubsetNoise()
+    rate: float = float(RATE)
+
+    @property
+    def _spread2(self) -> float:
+        return self.size * self.p_a * (1 - self.p_a)
+
+    @property
+    def _varies(self) -> float:
+        return (1 - self.rate) * self._spread2
+
+    @property
+    def _slope(self) -> float:
+        """What a wrong Delta moves b_q by, in a subset that is just heavy."""
+        known = self._varies / (self._varies + self.noise.a)
+        return math.sqrt(self._spread2) * known / (1 - self.p_a)
+
+    @property
+    def _std(self) -> float:
+        return math.sqrt((1 - self.rate) * self.size * self.p_b * (1 - self.p_b) + self.noise.b)
+
+    @property
+    def share(self) -> float:
+        """How many random subsets look heavy."""
+        return NORMAL.cdf(-math.sqrt(self._spread2 / (self._varies + self.noise.a)))
+
+    @property
+    def _common(self) -> float:
+        steepest = max(map(abs, possible(self.p_a, self.p_b))) / (1 - self.p_a)
+        return math.hypot(self.noise.p_b_std, self.noise.p_a_std * steepest)
+
+    def advantage(self, epsilon: float) -> float:
+        """Gamma: how far from 1/2 the Test is when Delta is epsilon away from Delta_1."""
+        return NORMAL.cdf(epsilon * self._slope / self._std) - 0.5
+
+    def accuracy(self, tests: float, failure: float) -> float:
+        """Within how much of Delta the search ends after so many Tests, but for `failure`.
+
+        Both neighbours of Delta, this far away, must be told from it: by Hoeffding's bound
+        2 exp(-2 t gamma^2). Half of `failure` is for what all Tests have in common, if they do.
+        """
+        common = self._common
+        wrong = failure / 2 if common else failure
+        shift = common * NORMAL.inv_cdf(1 - wrong / 2) if common else 0.0
+        gamma = math.sqrt(math.log(2 / wrong) / (2 * tests)) if tests >= 1 else 1.0
+        if gamma >= 0.5:
+            return math.inf
+        return (NORMAL.inv_cdf(0.5 + gamma) * self._std + self.size * shift) / self._slope
+
+
 def advantage(p_a: float, p_b: float, epsilon: float, rate: float = float(RATE)) -> float:
-    """Gamma of Theorem 2: how far from 1/2 the Test is when Delta is epsilon away from Delta_1."""
-    varies = (1 - rate) * p_b * (1 - p_b)
-    shift = epsilon * math.sqrt(p_a * (1 - p_a)) / (1 - p_a)
-    return NORMAL.cdf(shift / math.sqrt(varies)) - 0.5
+    """Gamma of Theorem 2, without noise."""
+    return SubsetPower(p_a, p_b, rate=rate).advantage(epsilon)
 
 
 def heavy_share() -> float:
     """How many random subsets are heavy."""
-    return NORMAL.cdf(-1 / math.sqrt(1 - RATE))
+    return SubsetPower(0.5, 0.5).share
 
 
 def enough_tests(p_a: float, p_b: float, epsilon: float, failure: float) -> int:
     """Tests after which binary search ends within epsilon but with probability `failure`.
 
-    Both neighbours of Delta, epsilon away, must be told from it: by Hoeffding's bound
-    2 exp(-2 t gamma^2) <= failure.
+    Without noise: by Hoeffding's bound 2 exp(-2 t gamma^2) <= failure.
     """
     return math.ceil(math.log(2 / failure) / (2 * advantage(p_a, p_b, epsilon) ** 2))
 
@@ -174,7 +245,7 @@ class SubsetPlan:
     def _run(self) -> Implication:
         most = self.prices[1]
         if not affordable(self.b.db, most) and affordable(self.a.db, self.a.price):
-            remaining = int(self.b.db.budget.remaining * 1_000_000)
+            remaining = int(self.b.db.budget.of_all * 1_000_000)
             raise sulq.BudgetExceeded(most.micro, remaining, self.b.db.name)
         total, *counted = self.a.ask()
         n = self.a.db.rows
@@ -227,7 +298,7 @@ def planned_test(
     subsets: int | None = None, accuracy: float | None = None, confidence: float = 0.95,
     seed: int = 0, expected: Any = 0.5,
 ) -> SubsetPlan:  # fmt: skip
-    """So many random halves; or as many as Theorem 3 wants for an accuracy.
+    """So many random halves; or the fewest that reach an accuracy, with the noise counted in.
 
     Without `budget` each question has its usual price, but that of the two totals grows with
     the number of subsets, because their errors are in every Test.
@@ -236,7 +307,12 @@ def planned_test(
     check_keys(dbs, seed)
     shared_by_all(dbs, people_of(dbs, seed, PEOPLE_BLOCKS), seed)
     p_a, p_b = checked_expected(expected, 2)
-    count = _how_many(subsets, accuracy, confidence, p_a, p_b)
+    if accuracy is not None:
+        wanted = checked_share("accuracy", accuracy), 1 - checked_share("confidence", confidence)
+        count = _enough(*wanted, [SubsetSide(*side, each) for side, each in zip(
+            sides, spread(budget, 2), strict=True)], p_a, p_b)  # fmt: skip
+    else:
+        count = checked_whole("subsets", 100 if subsets is None else subsets, 1, MAX_SUBSETS)
     rows = tuple(sulq.Rows.sample(seed + i, RATE) for i in range(count))
     first, second = (
         Part(db, tuple(_questions(db, text, rows, each)))
@@ -260,15 +336,83 @@ def _questions(
     return [first, *all_within(db, each, whole - db.price(first).queries)]
 
 
-def _how_many(subsets: Any, accuracy: Any, confidence: Any, p_a: float, p_b: float) -> int:
-    if accuracy is not None:
-        failure = 1 - checked_share("confidence", confidence)
-        tests = enough_tests(p_a, p_b, checked_share("accuracy", accuracy), failure)
-        subsets = math.ceil(tests / heavy_share())
-        if subsets > MAX_SUBSETS:
-            raise sulq.Refused(
-                f"accuracy={accuracy}: Theorem 3 wants {tests:,} heavy subsets, which are about "
-                f"{subsets:,} random ones; at most {MAX_SUBSETS:,} are asked. "
-                "method='blocks' needs one question a side."
-            )
-    return checked_whole("subsets", 100 if subsets is None else subsets, 1, MAX_SUBSETS)
+@dataclass(frozen=True, slots=True)
+class SubsetSide:
+    """One database's part of a plan whose number of subsets is still to be found."""
+
+    db: sulq.Queryable
+    text: str
+    budget: Any  # queries for all of it; None: each question has its usual price
+
+    def power(self) -> tuple[float, float]:
+        """The price in queries of one count, and the variance of its noise at that price."""
+        price = self.db.price(sulq.Query(("1",), where=self.text, rows=sulq.Rows.sample(0, RATE)))
+        noisy = bool(price.half_widths) and price.half_widths[0] > 0
+        return float(price), noise_variance(price) if noisy else 0.0
+
+    def noise_of(self, price: float, variance: float, count: int) -> tuple[float, float]:
+        """The variances of one subset's count and of the total, if there are so many subsets."""
+        more = max(1.0, count / 10)
+        if self.budget is None:
+            falls = self.db.promise.noise in ("gaussian", "laplace")
+            return variance, self._at(variance, more) if falls else variance
+        whole = float(as_fraction(self.budget)) / price
+        share = float(TOTALS)
+        return self._at(variance, whole * (1 - share) / count), self._at(variance, whole * share)
+
+    def _at(self, variance: float, times: float) -> float:
+        """The variance at so many times the price."""
+        return variance / times ** (2 if self.db.promise.noise == "laplace" else 1)
+
+    def most(self, price: float) -> int:
+        """The most subsets that what is left can pay."""
+        if self.budget is not None or not price:
+            return MAX_SUBSETS
+        left = float(self.db.budget.of_all) / price
+        return max(int(min(MAX_SUBSETS, left - 1, left / 1.1)), 0)
+
+
+def _enough(
+    accuracy: float, failure: float, sides: list[SubsetSide], p_a: float, p_b: float
+) -> int:
+    """The fewest subsets that reach an accuracy, the noise of both sides counted in, or a refusal.
+
+    More subsets mean more Tests, and with a budget more noise in each: from some number on they
+    tell less.
+    """
+    n = sides[0].db.rows
+    powers = [side.power() for side in sides]
+    most = min(side.most(price) for side, (price, _) in zip(sides, powers, strict=True))
+
+    def reached(count: int) -> float:
+        (a, a_total), (b, b_total) = (
+            side.noise_of(*power, count) for side, power in zip(sides, powers, strict=True)
+        )
+        noise = SubsetNoise(a, b, math.sqrt(a_total) / n, math.sqrt(b_total) / n)
+        power = SubsetPower(p_a, p_b, float(RATE) * n, noise)
+        return power.accuracy(math.floor(count * power.share + 1e-9), failure)
+
+    best = (math.inf, 0)
+    for count in range(1, most + 1):
+        found = reached(count)
+        if found <= accuracy:
+            return count
+        best = min(best, (found, count))
+    raise _unreachable(accuracy, *best, most)
+
+
+def _unreachable(accuracy: float, best: float, count: int, most: int) -> sulq.Refused:
+    reach = "none of them tells anything here" if best >= 1 else (
+        f"the best is {plain_digits(best)}, by {count:,} of them"
+    )  # fmt: skip
+    return sulq.Refused(
+        f"accuracy={accuracy}: no number of random halves reaches it with this noise and what is "
+        f"left (at most {most:,}); {reach}. Nothing was charged.\nSpend more, ask about more "
+        "people, or use method='blocks', which needs one question a side."
+    )
+
+
+def plain_digits(accuracy: float) -> str:
+    """Three digits, rounded up, so that asking for so much is not refused again."""
+    scale = 10 ** (2 - math.floor(math.log10(accuracy)))
+    return f"{math.ceil(accuracy * scale) / scale:.6g}"

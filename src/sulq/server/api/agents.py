@@ -91,7 +91,7 @@ class AgentDesk:
         found = await self._look(self._agents.rehearsals.table, db, sql)
         body = {"columns": list(found.columns)} | found.to_json()
         said = answer_said(body, "Made-up rows: these numbers mean nothing.")
-        left = await self._look(lambda: db.budget.remaining)
+        left = await self._look(db.left, question)
         return said | {"price": float(question.price), "remaining": float(left)}
 
     async def price(self, dataset: str, sql: str) -> dict[str, Any]:
@@ -100,7 +100,7 @@ class AgentDesk:
         db, question = await self._db(record), await self._question(record, sql)
         unpaid = await self._services.answers.unpaid(self._principal, record, question)
         errors = await self._look(self._agents.rehearsals.widths, db, sql)
-        left = await self._look(lambda: db.budget.remaining)
+        left = await self._look(db.left, question)
         token = self._agents.tokens.token(self._principal.key, str(record.id), question)
         return price_said(question.price.micro, unpaid, errors, left, await self._allowed(), token)
 

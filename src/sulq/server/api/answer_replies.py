@@ -67,6 +67,10 @@ class PriceReply(BaseModel):
         description="What asking it now would charge: what was paid before is free.",
         examples=[1_000_000],
     )
+    left_micro: int = Field(
+        description="The most that a question about the same rows may have now.",
+        examples=[1_000_000_000],
+    )
     deadline_seconds: float | None = Field(
         description="The reply leaves so long after admission; null: as soon as it can."
     )

@@ -137,6 +137,8 @@ def _budget(db: Any) -> dict[str, Any]:
     found = db.budget
     names = ["total", "spent", "remaining"] + (["elsewhere"] if found.group else [])
     budget: dict[str, Any] = {f"{name}_micro": int(getattr(found, name) * MICRO) for name in names}
+    if found.each is not None:
+        budget["each_micro"] = int(found.each * MICRO)
     return budget | ({"group": found.group} if found.group else {})
 
 

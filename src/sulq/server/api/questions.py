@@ -47,7 +47,8 @@ async def price(here: ADataset, body: bodies.ToPrice) -> Response:
     answers = here.services.answers
     question, seconds = await answers.price(here.principal, here.record, _maker(here, body))
     unpaid = await answers.unpaid(here.principal, here.record, question)
-    return reply(price_body(question.price, seconds, unpaid))
+    left = await answers.left(here.principal, here.record, question)
+    return reply(price_body(question.price, seconds, unpaid, left))
 
 
 @route(

@@ -81,6 +81,9 @@ class BudgetPart(Reply):
     remaining_micro: Micro
     group: str | None = Field(None, description="Of datasets about the same people, with one T.")
     elsewhere_micro: int | None = Field(None, description="Charged in others of the group.")
+    each_micro: int | None = Field(
+        None, description="The most for a question about all periods, if it is another number."
+    )
 
 
 class CellBudget(Reply):

@@ -59,6 +59,7 @@ class PricedForm:
     errors: list[tuple[str, str]]
     seconds: float | None
     request: str  # the id under which it will be paid
+    left_micro: int  # that a question about the same rows may have
     known: str = ""  # what earlier answers say about it
 
     @property
@@ -182,6 +183,7 @@ async def _preview(here: PageContext, facts: DatasetFacts, asked: FilledForm) ->
     errors, known = await here.run(look)
     return PricedForm(
         said["price_micro"], errors, said["deadline_seconds"], secrets.token_hex(16),
+        said["left_micro"],
         "" if known is None else f"{known_already(known).capitalize()}.",
     )  # fmt: skip
 

@@ -94,7 +94,7 @@ async def learn(here: PageContext) -> Response:
     price = await here.run(wish.price, db)
     if here.form.get("price") != str(price.micro):
         raise QueryNotAllowed("the price is no longer what was shown. Look at it again.")
-    left = int(await here.run(lambda: db.budget.remaining * MICRO))
+    left = int(await here.run(lambda: db.budget.of_all * MICRO))
     if price.micro > left:
         raise BudgetExceeded(price.micro, left, name)
     here.console.jobs.start(here.principal, record, request, wish, lambda: remote(wire, name))

@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from typing import Any, TypeVar
 
 from sulq.database import Database
-from sulq.errors import LimitReached, NotFound, Refused, SulqError, in_queries
+from sulq.errors import MICRO, LimitReached, NotFound, Refused, SulqError, in_queries
 from sulq.preview import KeptRehearsals
 from sulq.questions.question import Question
 from sulq.server.gate import Gate
@@ -257,10 +257,14 @@ class Asking:
         unpaid = await self._patient(lambda: answers.unpaid(self.principal, record, question))
         dataset = await answers.dataset(record)
         view = dataset.db.as_analyst(self.principal.person.in_ledger)
-        budget = await answers.look(self.principal, lambda: str(view.budget))
+        budget = await answers.look(self.principal, lambda: view.budget)
+        left = await answers.left(self.principal, record, question)
+        own = [] if left == int(budget.remaining * MICRO) else [
+            f"Left for a question about the same rows: {in_queries(left)}"
+        ]  # fmt: skip
         return [*_priced(question, unpaid), *(
             f"Expected error of {name}: {reach} (95%)" for name, reach in widths.get("found", ())
-        ), f"Budget: {budget}", self._allowance()]  # fmt: skip
+        ), f"Budget: {budget}", *own, self._allowance()]  # fmt: skip
 
     def _allowance(self) -> str:
         left = self._variables.left

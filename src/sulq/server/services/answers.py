@@ -19,7 +19,15 @@ from typing import Any, TypeVar
 
 from sulq.audit.promise import is_audited
 from sulq.database import Database
-from sulq.errors import EngineFailed, Frozen, NotPermitted, SourceChanged, SulqError, placed
+from sulq.errors import (
+    MICRO,
+    EngineFailed,
+    Frozen,
+    NotPermitted,
+    SourceChanged,
+    SulqError,
+    placed,
+)
 from sulq.pipeline import Stopped
 from sulq.questions.question import Question
 from sulq.server.services import logs
@@ -156,6 +164,13 @@ class Answers:
         own = who if self._settings.own_estimates else None
         with dataset.using():
             return await self.look(principal, lambda: dataset.db.unpaid(question, analyst=own))
+
+    async def left(self, principal: Principal, record: Record, question: Question) -> int:
+        """The micro-queries that one more question about the same rows may have."""
+        dataset, who = await self.dataset(record), principal.person.in_ledger
+        with dataset.using():
+            view = dataset.db.as_analyst(who)
+            return int(await self.look(principal, view.left, question) * MICRO)
 
     async def estimate(
         self, principal: Principal, record: Record, make: Callable[[Database], Question]

@@ -126,7 +126,7 @@ def _one(answer: Answer) -> dict[str, Any]:
     return answer.to_json() | {"names": list(answer.names), "axes": list(answer.axes)}
 
 
-def price_body(price: Price, seconds: float | None, unpaid: int) -> dict[str, Any]:
+def price_body(price: Price, seconds: float | None, unpaid: int, left: int) -> dict[str, Any]:
     """A price, and when the reply to the question would leave."""
     return {
         "price_micro": price.micro,
@@ -134,4 +134,5 @@ def price_body(price: Price, seconds: float | None, unpaid: int) -> dict[str, An
         "half_widths_95": list(price.half_widths),
         "deadline_seconds": seconds,
         "unpaid_micro": unpaid,
+        "left_micro": left,
     }
