@@ -8,10 +8,10 @@ from __future__ import annotations
 import os
 import sys
 
-from sulq.server import app, gate
+from sulq.server import app
 from sulq.server.connections import Timely
 from sulq.server.door import Door
-from sulq.server.services import admission, beat, threads
+from sulq.server.services import admission, beat, threads, work_meter
 from sulq.server.services.scan_times import ScanTimes
 from sulq.server.services.slots import Slots
 
@@ -32,9 +32,9 @@ def one_line():
     Door.who = lambda self, data, address: "everybody"
     threads.FairThreads.run = lambda self, who, *work: run(line, "everybody", *work)
     admission.AtOnce.one_more = lambda self, who: one_more(self, object())
-    admission.Meter.check = lambda self, who: None
+    admission.Seconds.check = lambda self, who: None
     admission.Spaced.wait = lambda self, who: 0.0
-    gate.Gate.is_flood = lambda self, person: False
+    work_meter.WorkMeter.is_flood = lambda self, who: False
     add = beat.Line.add
 
     def in_one_line(self, place):

@@ -29,9 +29,10 @@ from soak import in_soak
 from sulq.errors import LimitReached
 from sulq.server.connections import Timely
 from sulq.server.door import AT_A_TIME, FEW, Door
-from sulq.server.gate import FLOOD, Gate, RequestContext
-from sulq.server.services.admission import LONGEST_SECONDS, Overload, Rate, Spaced, Waits, too_many
+from sulq.server.gate import RequestContext
+from sulq.server.services.admission import LONGEST_SECONDS, Rate, Spaced, Waits, too_many
 from sulq.server.services.settings import Settings
+from sulq.server.services.work_meter import FLOOD, WorkMeter
 
 D = "/v1/datasets/people"
 ASKED = 40  # questions of somebody else, one after the other
@@ -295,52 +296,52 @@ def test_refusals_leave_one_after_the_other(monkeypatch):
 
 
 @pytest.fixture
-def gate(tmp_path, monkeypatch):
-    """A gate with a clock that is set by hand: fifty requests a second, a hundred at once."""
+def meter(tmp_path, monkeypatch):
+    """A meter with a clock that is set by hand: fifty requests a second, a hundred at once."""
     from sulq.server.services import admission
 
     now = [100.0]
     monkeypatch.setattr(admission, "time", SimpleNamespace(monotonic=lambda: now[0]))
     settings = Settings(tmp_path, rate=50.0, burst=100)
-    made = Gate(None, SimpleNamespace(store=None), None, None, settings, Overload())
+    made = WorkMeter(SimpleNamespace(store=None), settings)
     made.now = now
     return made
 
 
-def refused(gate, person, many):
+def refused(meter, person, many):
     """So many requests that arrive: how many are read, and what the others get."""
     heard = []
     for _ in range(many):
-        if gate.is_flood(person):
-            heard.append(gate.refused(person)[0])
+        if meter.is_flood(person):
+            heard.append(meter.refused(person)[0])
             continue
         heard.append("read")
         try:
-            gate.take(person)
+            meter.take(person)
         except LimitReached:
-            gate._refusals.wait(person)
+            meter._refusals.wait(person)
     return heard
 
 
-def test_who_waits_for_many_refusals_is_not_read(gate):
+def test_who_waits_for_many_refusals_is_not_read(meter):
     """Of a thousand at once a few are; the others hear of it later, not all at one moment."""
-    heard = refused(gate, 1, 1000)
+    heard = refused(meter, 1, 1000)
     assert heard.count("read") == 100 + 40 + FLOOD  # let through; told at once; told soon
     waits = [one for one in heard if isinstance(one, float)]
     assert len(set(waits)) == len(waits) == 1000 - 100 - 40 - FLOOD
     assert max(waits) <= LONGEST_SECONDS
     assert waits[:300] == sorted(waits[:300])
-    assert gate._overload.here
-    assert refused(gate, 2, 100) == ["read"] * 100
-    gate.now[0] += 10.0
-    assert not gate._overload.here
-    assert refused(gate, 1, 100) == ["read"] * 100
+    assert meter.overload.here
+    assert refused(meter, 2, 100) == ["read"] * 100
+    meter.now[0] += 10.0
+    assert not meter.overload.here
+    assert refused(meter, 1, 100) == ["read"] * 100
 
 
-def test_control_without_a_limit_all_are_read(gate):
+def test_control_without_a_limit_all_are_read(meter):
     """As many as come."""
-    gate._here = gate._rate = Rate(1e9, 10**9)
-    assert refused(gate, 1, 1000) == ["read"] * 1000
+    meter._here = meter._requests = Rate(1e9, 10**9)
+    assert refused(meter, 1, 1000) == ["read"] * 1000
 
 
 def test_what_is_not_read_is_told_so(tmp_path, monkeypatch):
@@ -348,8 +349,8 @@ def test_what_is_not_read_is_told_so(tmp_path, monkeypatch):
     instance = made(tmp_path / "instance")
     with instance.serving() as served:
         assert served.call("GET", D).status == 200  # its key is known from now on
-        monkeypatch.setattr(Gate, "is_flood", lambda self, person: True)
-        monkeypatch.setattr(Gate, "refused", lambda self, person: (0.01, too_many(50.0, 0.5)))
+        monkeypatch.setattr(WorkMeter, "is_flood", lambda self, who: True)
+        monkeypatch.setattr(WorkMeter, "refused", lambda self, who: (0.01, too_many(50.0, 0.5)))
         reply = served.call("POST", f"{D}/price", {"query": {"where": "age > 30"}})
         assert (reply.status, reply.error) == (429, "LimitReached")
         assert reply.headers["connection"] == "close"
@@ -411,7 +412,7 @@ def test_what_waited_at_the_door_is_looked_at_again(monkeypatch, flood):
     waiting.door, waiting.client = Door(), ("here", 1)
     waiting.door.know(BOB, 2)
     waiting.transport = SimpleNamespace(is_closing=lambda: False, resume_reading=lambda: None)
-    waiting.gate = SimpleNamespace(is_flood=lambda person: flood)
+    waiting.meter = SimpleNamespace(is_flood=lambda person: flood)
     monkeypatch.setattr(Timely, "_take", lambda self, data: done.append("read"))
     monkeypatch.setattr(Timely, "_refuse_unread", lambda self, person: done.append(person))
     waiting._let_in(request(BOB))

@@ -294,9 +294,9 @@ def test_without_an_institution_there_is_no_such_door(tmp_path):
     with made(tmp_path / "instance").serving() as served:
         stranger = PageClient(served)
         assert "institution" not in plain(stranger.get("/console/sign-in"))
-        assert stranger.get("/console/oidc").status == 404
-        assert stranger.get("/console/oidc/back?code=x&state=y").status == 404
-        assert exchanged(served, "x.y.z").status == 404
+        assert stranger.get("/console/oidc").status == 303  # as what is not there
+        assert stranger.get("/console/oidc/back?code=x&state=y").status == 303
+        assert exchanged(served, "x.y.z").status == 401
 
 
 # ---- the API ----------------------------------------------------------------------------------

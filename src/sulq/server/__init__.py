@@ -11,6 +11,8 @@ its deadline. The API and the console stand side by side, both over services/.
     front.py        what every request passes first: proxies, an id, compression
     telemetry.py    spans for OpenTelemetry, where they are wanted
     gate.py         what every request to the API passes: limits, key, body, headers, log
+    body_reader.py  a request's body, within limits, parsed aside if it is long
+    bounded_http.py  h11's reader, with limits on heads and chunks
     strict_json.py  bytes -> strict JSON within limits
     api/            the routes under /v1
     console/        the pages under /console

@@ -17,6 +17,7 @@ from starlette.routing import Mount, Route
 
 from sulq.server.api.agents import Agents
 from sulq.server.api.app import api
+from sulq.server.body_reader import BodyReader
 from sulq.server.console.app import Console
 from sulq.server.console.pages import with_headers
 from sulq.server.front import Front
@@ -39,17 +40,11 @@ def make_app(
     `postgres` is the socket for PostgreSQL's clients, if there is one.
     """
     services = _opened(settings)
-    routes = api()
-    routes.state.services = services
-    routes.state.agents = Agents(services)
-    gate = Gate(
-        routes, services.registry, services.access, services.metrics, settings,
-        services.answers.overload,
-    )  # fmt: skip
-    console = Console(services, gate)
+    routes, gate, bodies = _routes(services)
+    console = Console(services, gate, bodies)
     listener = None
     if postgres is not None:
-        listener = Listener(services, gate, postgres, tls_context(settings))
+        listener = Listener(services, postgres, tls_context(settings))
 
     quiet = Quiet(services.datasets, lambda: not services.answers.quiet)
 
@@ -71,12 +66,14 @@ def make_app(
             tidying.cancel()
         quiet.close()
         opening.cancel()
+        bodies.close()
         services.close()
         console.close()
 
     def stop() -> None:
         """Told to stop: from now on nobody waits to be read, or to be refused."""
-        gate.stop()
+        services.meter.stop()
+        bodies.stop()
         if listener is not None:
             listener.stop()
         services.answers.stop()
@@ -86,9 +83,9 @@ def make_app(
     made = Starlette(routes=[*home, *mounts], lifespan=lifespan)
     if settings.telemetry:
         made.add_middleware(Telemetry)
-    made.add_middleware(Front, settings=settings)
+    made.add_middleware(Front, settings=settings, meter=services.meter)
     made.router.default = gate  # a path with a line end in it, which no mount takes
-    made.state.api, made.state.gate = routes, gate
+    made.state.api, made.state.gate, made.state.meter = routes, gate, services.meter
     made.state.stop = stop
     return made
 
@@ -98,6 +95,20 @@ def _opened(settings: Settings) -> Services:
     services = Services.open(settings)
     services.grounds.end_lost()
     return services
+
+
+def _routes(services: Services) -> tuple[FastAPI, Gate, BodyReader]:
+    """The API, the gate before it, and what reads bodies for it and for the console."""
+    settings, meter, tokens = services.settings, services.meter, services.institution is not None
+    routes = api(tokens=tokens)
+    routes.state.services = services
+    routes.state.agents = Agents(services)
+    bodies = BodyReader(settings, meter)
+    gate = Gate(
+        routes, services.registry, services.access, services.metrics, settings, meter, bodies,
+        tokens=tokens,
+    )  # fmt: skip
+    return routes, gate, bodies
 
 
 def _begin(services: Services, routes: FastAPI) -> None:

@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import asyncio
 import resource
+import time
 from collections.abc import Hashable
 from typing import Any
 
@@ -20,12 +21,15 @@ import h11
 from uvicorn.protocols.http.h11_impl import H11Protocol
 
 from sulq.errors import LimitReached, QueryNotAllowed, SulqError
+from sulq.server.bounded_http import BoundedConnection
 from sulq.server.door import FEW, Door
-from sulq.server.gate import ARRIVING, Gate, RequestContext
+from sulq.server.gate import ARRIVING, RequestContext
 from sulq.server.services.responses import JSON, dumped, error_body, wait_header
 from sulq.server.services.settings import Settings
+from sulq.server.services.work_meter import ACCOUNT, WorkMeter
 
 MAX_FILES = 65_536  # as many as are ever asked for
+READ_BYTES = 65_536  # that are read in one turn of the event loop
 STEADY_BYTES = 100_000  # of a file, which may take longer, that must arrive within `read_seconds`
 
 
@@ -44,11 +48,11 @@ def max_connections(settings: Settings) -> int:
     return min(settings.connections, max(1, open_files() // 2))
 
 
-def protocol(settings: Settings, gate: Gate) -> type[Timely]:
+def protocol(settings: Settings, meter: WorkMeter) -> type[Timely]:
     """The protocol of one server."""
     made = {
         "read_seconds": settings.read_seconds, "most": max_connections(settings), "held": {},
-        "refused": {}, "door": Door(), "gate": gate,
+        "refused": {}, "door": Door(), "meter": meter,
     }  # fmt: skip
     return type("Protocol", (Timely,), made)
 
@@ -61,7 +65,7 @@ class Timely(H11Protocol):
     held: dict[Timely, None]  # the connections, the one longest without a request first
     refused: dict[Timely, None]  # those that are not read, the oldest first
     door: Door
-    gate: Gate
+    meter: WorkMeter
     _refusal: asyncio.TimerHandle | None = None  # of what is not read
     _line: Hashable = None  # at the door, in which it waits
     _clock: asyncio.TimerHandle | None = None
@@ -71,6 +75,9 @@ class Timely(H11Protocol):
     def connection_made(self, transport: Any) -> None:
         """Take it, if there is room."""
         super().connection_made(transport)
+        self.conn = BoundedConnection()
+        if hasattr(transport, "max_size"):
+            transport.max_size = READ_BYTES
         if len(self.held) >= self.most and not self._make_room():
             self._refuse(503, LimitReached("too many connections. Ask again later.", 1.0))
             return
@@ -117,11 +124,11 @@ class Timely(H11Protocol):
             self._take(data)
             return
         who = self._who(data)
-        if isinstance(who, int) and self.gate.is_flood(who):
+        if isinstance(who, int) and self.meter.is_flood(who):
             self._refuse_unread(who)
             return
         if self.door.waiting(who) > FEW:
-            self.gate.note_overload()
+            self.meter.overload.note()
         self._line = who
         self.transport.pause_reading()
         self.door.enter(who, lambda: self._let_in(data))
@@ -135,7 +142,7 @@ class Timely(H11Protocol):
         Whoever waits for that asks less than whoever is hung up on, and comes again at once.
         """
         self._stop_clock()
-        seconds, error = self.gate.refused(person)
+        seconds, error = self.meter.refused(person)
         self._refusal = self.loop.call_later(seconds, self._refuse, 429, error)
         self.refused[self] = None
 
@@ -146,7 +153,7 @@ class Timely(H11Protocol):
             return
         self.transport.resume_reading()
         who = self._who(data)
-        if isinstance(who, int) and self.gate.is_flood(who):
+        if isinstance(who, int) and self.meter.is_flood(who):
             self._refuse_unread(who)
         else:
             self._take(data)
@@ -156,7 +163,11 @@ class Timely(H11Protocol):
         if self._clock is None and self.conn.their_state in (h11.IDLE, h11.SEND_BODY):
             self._start_clock()
         self._arrived += len(data)
+        start = time.thread_time()
         super().data_received(data)
+        state = {} if self.cycle is None else self.cycle.scope.get("state", {})
+        if ACCOUNT in state:
+            state[ACCOUNT].spend(time.thread_time() - start)
         if self.conn.their_state in (h11.DONE, h11.MUST_CLOSE, h11.CLOSED):
             self._stop_clock()
 

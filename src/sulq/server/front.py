@@ -16,9 +16,14 @@ from ipaddress import IPv4Network, IPv6Network, ip_address, ip_network
 from starlette.middleware.gzip import GZipMiddleware
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
+from sulq.server.body_reader import WITHOUT_KEY_BYTES, too_large
+from sulq.server.gate import HEADERS
 from sulq.server.services import logs
+from sulq.server.services.responses import JSON, dumped, error_body
 from sulq.server.services.settings import Settings
+from sulq.server.services.work_meter import ACCOUNT, Account, WorkMeter
 
+SHOWN = (b"authorization", b"cookie")  # headers with a key or a session
 SHORT = {"/ready": "/v1/ready", "/metrics": "/v1/metrics"}  # for those who look at machines
 PACKED = ("/v1/", "/console/static/")
 NOT_PACKED = ("/v1/keys", "/v1/token", "/v1/webhook")
@@ -33,8 +38,9 @@ FORWARDED = (b"x-forwarded-for", b"x-forwarded-proto", b"x-forwarded-host")
 class Front:
     """The outermost ASGI application."""
 
-    def __init__(self, app: ASGIApp, settings: Settings) -> None:
+    def __init__(self, app: ASGIApp, settings: Settings, meter: WorkMeter) -> None:
         self._app = app
+        self._meter = meter
         self._packed = GZipMiddleware(app, LARGE, LEVEL)
         self._trusted = [ip_network(text) for text in settings.trusted_proxies]
 
@@ -57,8 +63,32 @@ class Front:
                 message["headers"] = [*message.get("headers", ()), (ID, id)]
             await send(message)
 
+        if is_too_large(scope):
+            await _refuse(identified)
+            return
         packed = path.startswith(PACKED) and not path.startswith(NOT_PACKED)
-        await (self._packed if packed else self._app)(scope, receive, identified)
+        work = (self._packed if packed else self._app)(scope, receive, identified)
+        account = Account(self._meter, client)
+        scope.get("state", {})[ACCOUNT] = account
+        await account.run(work)  # type: ignore[arg-type]  # of Starlette's
+
+
+def is_too_large(scope: Scope) -> bool:
+    """True if a body is announced that nobody may send who shows no key at all."""
+    sizes = [value for name, value in scope["headers"] if name == b"content-length"]
+    most = max((int(size[:20]) for size in sizes if size.isdigit()), default=0)
+    return most > WITHOUT_KEY_BYTES and not any(name in SHOWN for name, _ in scope["headers"])
+
+
+async def _refuse(send: Send) -> None:
+    """Say so without reading it."""
+    body = dumped(error_body(too_large(WITHOUT_KEY_BYTES).error))
+    headers = [
+        (b"content-type", JSON.encode()), (b"content-length", str(len(body)).encode()),
+        (b"connection", b"close"), *HEADERS,
+    ]  # fmt: skip
+    await send({"type": "http.response.start", "status": 413, "headers": headers})
+    await send({"type": "http.response.body", "body": body})
 
 
 def _id(scope: Scope) -> bytes:

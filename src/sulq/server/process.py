@@ -38,7 +38,7 @@ def config(
     sys.setswitchinterval(SWITCH_SECONDS)
     app = make_app(settings, own_process=own_process, postgres=postgres)
     return uvicorn.Config(
-        app, host=settings.host, port=settings.port, http=protocol(settings, app.state.gate),
+        app, host=settings.host, port=settings.port, http=protocol(settings, app.state.meter),
         ws="none", lifespan="on", access_log=False, log_config=None, server_header=False,
         proxy_headers=False, timeout_keep_alive=30, backlog=min(ACCEPTED, _backlog()),
         timeout_graceful_shutdown=int(settings.longest_seconds) + STOP_SECONDS,

@@ -1,5 +1,8 @@
 """Bytes -> strict JSON within limits.
 
+What a body holds is counted first, by its brackets and commas: objects cost far more than their
+bytes, to parse, to check and to refuse.
+
 Python's parser is more lenient than the standard: it reads NaN, keeps the last of two equal
 names, and takes numbers of any length. Two readers of one body must not see two things, so all
 of that is refused here.
@@ -16,13 +19,19 @@ from sulq.errors import LimitReached, QueryNotAllowed
 
 LONGEST_NUMBER = 400  # digits, as exact numbers in queries may have
 MAX_NAMES = 100  # in the outermost object: each unknown one is an error of its own
+BYTES_EACH = 50  # of the most that a body may have, for each object or list in it,
+BYTES_EACH_VALUE = 6  # and for each value: a list of keys has seven digits and a comma
 STRING = re.compile(rb'"(?:[^"\\]++|\\.)*+"?', re.DOTALL)
 HALF = re.compile(rb"\\u[dD][89a-fA-F]")  # half of a character, which no text may hold
 BRACKETS = re.compile(rb"[\[\]{}]")
 
 
-def parsed(body: bytes, nesting: int) -> Any:
-    """One JSON document; QueryNotAllowed or LimitReached if it is none we take."""
+def parsed(body: bytes, nesting: int, most: int) -> Any:
+    """One JSON document; QueryNotAllowed or LimitReached if it is none we take.
+
+    `most` is the number of bytes that a body may have.
+    """
+    check_count(body, most)
     check_nesting(body, nesting)
     try:
         found = json.loads(
@@ -42,8 +51,31 @@ def parsed(body: bytes, nesting: int) -> Any:
     return found
 
 
+def check_count(body: bytes, most: int) -> None:
+    """Refuse more objects or values than belong into a body, before a parser meets them.
+
+    Brackets and commas in texts count only where there are too many of them otherwise.
+    """
+    lists, values = most // BYTES_EACH, most // BYTES_EACH_VALUE
+    if _lists(body) <= lists and body.count(b",") <= values:
+        return
+    # To leave out many texts would take longer than to parse what may be there.
+    bare = STRING.sub(b"", body) if body.count(b'"') <= 2 * lists else body
+    if _lists(bare) > lists or bare.count(b",") > values:
+        raise LimitReached(
+            f"the body has more than {lists:,} objects and lists, or {values:,} values. Nothing "
+            "was charged.\nSend it in parts."
+        )
+
+
+def _lists(body: bytes) -> int:
+    return body.count(b"[") + body.count(b"{")
+
+
 def check_nesting(body: bytes, most: int) -> None:
     """Refuse brackets within brackets before a parser meets them."""
+    if _lists(body) <= most:
+        return
     depth = 0
     for match in BRACKETS.finditer(STRING.sub(b"", body)):
         depth += 1 if match[0] in (b"[", b"{") else -1

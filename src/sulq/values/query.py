@@ -417,7 +417,7 @@ def _from_plain(value: Any, depth: int = 0) -> Any:
     kind = body.pop("kind", None)
     made = KINDS.get(kind) if isinstance(kind, str) else None
     if made is None:
-        raise QueryNotAllowed(f"kind={kind!r}, want one of {', '.join(KINDS)}.")
+        raise QueryNotAllowed(f"kind={str(kind)[:60]!r}, want one of {', '.join(KINDS)}.")
     known = {f.name for f in fields(made)}
     for name in sorted(set(body) - known, key=str):
         raise QueryNotAllowed(f"{kind} has no {name!r}; it has {', '.join(sorted(known))}.")

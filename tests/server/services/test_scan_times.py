@@ -215,7 +215,7 @@ def test_it_is_quiet_some_time_after_the_last_request(tmp_path):
         record = services.datasets.find(services.people.owner("anna").tenant, "people")
         answers = Answers(
             services.datasets, services.access, services.settings, services.metrics,
-            services.caps, clock,
+            services.caps, services.meter, clock,
         )  # fmt: skip
         assert answers.quiet
         asyncio.run(answers.dataset(record))

@@ -3,6 +3,7 @@
 import asyncio
 import threading
 from concurrent.futures import ThreadPoolExecutor
+from types import SimpleNamespace
 
 import pytest
 from server.instance import made
@@ -13,6 +14,7 @@ from sulq.server.services.answers import Answers
 from sulq.server.services.scan_times import ScanTimes
 from sulq.server.services.settings import Settings
 from sulq.server.services.threads import FairThreads, MeteredThreads
+from sulq.server.services.work_meter import WorkMeter
 
 
 def test_a_person_has_one_thread_and_persons_take_turns():
@@ -126,8 +128,9 @@ def test_who_waits_while_seconds_are_used_up_is_refused_in_turn(tmp_path, monkey
     )
 
     async def main():
-        settings = Settings(tmp_path, rate=0.001, burst=2, at_once=5)
-        metered = MeteredThreads(1, 1.0, 1.0, settings)  # two seconds
+        settings = Settings(tmp_path, rate=0.001, burst=2)
+        meter = WorkMeter(SimpleNamespace(store=None), settings)  # two seconds
+        metered = MeteredThreads(1, meter, 5)
         sent = [metered.run("a", lambda: "read") for _ in range(5)]
         found = await asyncio.gather(*sent, return_exceptions=True)
         metered.close()
@@ -141,7 +144,8 @@ def test_of_one_person_only_so_many_wait(tmp_path):
     """More are refused at once, and others are not."""
 
     async def main():
-        metered = MeteredThreads(1, 1.0, 1.0, Settings(tmp_path, at_once=3))
+        meter = WorkMeter(SimpleNamespace(store=None), Settings(tmp_path))
+        metered = MeteredThreads(1, meter, 3)
         go_on = threading.Event()
         sent = [asyncio.ensure_future(metered.run("a", go_on.wait)) for _ in range(8)]
         sent += [asyncio.ensure_future(metered.run("b", go_on.wait))]

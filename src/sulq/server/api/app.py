@@ -21,7 +21,7 @@ from sulq.server.api import (
     questions,
 )
 from sulq.server.api.dependencies import context_of
-from sulq.server.gate import OPEN
+from sulq.server.gate import OPEN, TOKEN
 from sulq.server.services.allowed_sources import without_paths
 from sulq.server.services.responses import (
     JSON,
@@ -44,15 +44,19 @@ for, and the same request may be sent again.
 """
 
 
-def api() -> FastAPI:
-    """The routes under /v1 and their description; `state.services` is what they work on."""
+def api(*, tokens: bool = True) -> FastAPI:
+    """The routes under /v1 and their description; `state.services` is what they work on.
+
+    `tokens` is whether an institution's accounts sign in: without them there is no route for that.
+    """
     app = FastAPI(
         title="SuLQ", version=sulq.__version__, description=ABOUT,
         openapi_url="/v1/openapi.json", docs_url=None, redoc_url=None, redirect_slashes=False,
     )  # fmt: skip
     # Not by include_router: of routers within routers FastAPI looks every route up twice.
     for part in PARTS:
-        app.router.routes.extend(part.route.router.routes)
+        routes = part.route.router.routes
+        app.router.routes.extend(r for r in routes if tokens or getattr(r, "path", "") != TOKEN)
     # Each is async: what is not, Starlette runs in a thread, and a flood of refusals in many.
     app.add_exception_handler(SulqError, _refused)
     app.add_exception_handler(RequestValidationError, _invalid)

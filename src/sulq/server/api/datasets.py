@@ -74,7 +74,7 @@ async def create(caller: WholeOwner, body: bodies.NewDataset) -> Response:
     if body.simulate is not None:
         arguments["simulate"] = services.sources.allowed(body.simulate, owner)
     source = services.sources.allowed(body.source, owner)
-    arguments |= {"source": source, "schema": declared(body.schema_)}
+    arguments |= {"source": source, "schema": await caller.run(declared, body.schema_)}
     named = {"table": body.table, "group": body.group}
     arguments |= {name: said for name, said in named.items() if said is not None}
     if body.programs:
@@ -188,7 +188,7 @@ async def close(here: OwnDataset) -> Response:
 @route("POST /datasets/{name}/refresh", "Go on with changed rows", replies.DatasetReply)
 async def refresh(here: OwnDataset, body: bodies.Refresh) -> Response:
     """Logged; what was spent stays spent, and stored answers about the old rows are not given."""
-    schema = None if body.schema_ is None else declared(body.schema_)
+    schema = None if body.schema_ is None else await here.run(declared, body.schema_)
     datasets, record = here.services.datasets, here.record
     await here.run(here.services.sources.check_still, record.arguments, here.person)
     with as_missing(record.name):

@@ -140,7 +140,8 @@ async def check_first(caller: WholeOwner, body: bodies.ToCheck) -> Response:
     """
     owner = caller.person
     source = caller.services.sources.allowed(body.source, owner)
-    said = {"source": source, "table": body.table, "schema": declared(body.schema_)}
+    schema = await caller.run(declared, body.schema_)
+    said = {"source": source, "table": body.table, "schema": schema}
     with caller.services.checking.one_more(owner.id):
         with as_missing(body.source):  # rows that this owner could not offer, in the same words
             await caller.run(caller.services.datasets.ledgers.of, owner, "", said)

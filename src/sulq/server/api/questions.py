@@ -88,11 +88,13 @@ async def review(here: ADataset, body: bodies.ToReview) -> Response:
             f"queries: {len(body.queries):,} in one request, want at most {most:,}. Nothing was "
             "charged."
         )
-    said = [q if isinstance(q, str) else Query.from_json(q) for q in body.queries]
-    found = await here.services.answers.review(
-        here.principal, here.record, lambda db: db.review(said)
-    )
-    return reply(found.to_json())
+
+    def review(db: Database) -> dict[str, Any]:
+        said = [q if isinstance(q, str) else Query.from_json(q) for q in body.queries]
+        found: dict[str, Any] = db.review(said).to_json()
+        return found
+
+    return reply(await here.services.answers.review(here.principal, here.record, review))
 
 
 async def _answered(
@@ -177,8 +179,12 @@ def _expressions(values: Any) -> int:
 @route("POST /datasets/{name}/sizes", "How many rows public sets have", answer_replies.SizesReply)
 async def sizes(here: ADataset, body: bodies.Sizes) -> Response:
     """Who is in a public set is no secret, so this is free: one list of counts for each set."""
-    sets = [_rows(said) for said in body.rows]
-    queries = [Query.from_json(said) for said in body.queries]
+
+    def read() -> tuple[list[Rows], list[Query]]:
+        sets = [_rows(said) for said in body.rows]
+        return sets, [Query.from_json(said) for said in body.queries]
+
+    sets, queries = await here.look_at_ledger(read)
 
     def count(db: Database) -> list[tuple[int, ...]]:
         counted = db.sizes(*sets) if sets else []

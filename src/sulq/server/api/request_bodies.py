@@ -5,9 +5,9 @@ A query's own fields are checked by sulq.Query.from_json, which says more about 
 
 from __future__ import annotations
 
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Literal, TypeVar
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import BaseModel, ConfigDict, FailFast, Field
 
 from sulq.expressions.program import MAX_SENT
 from sulq.expressions.row_function import MAX_SOURCE
@@ -44,8 +44,21 @@ QueryJson = Annotated[
 ]
 
 
+class FirstWrong(FailFast):
+    """Pydantic's FailFast, which can be part of a union."""
+
+    __hash__ = object.__hash__
+
+
+Item = TypeVar("Item")
+ListOf = Annotated[list[Item], FirstWrong()]  # checked up to the first item that is wrong
+
+
 class Body(BaseModel):
-    """A body: nothing unknown in it, no type guessed."""
+    """A body: nothing unknown in it, no type guessed.
+
+    Each list in it is a `ListOf`: a hundred thousand items that are wrong are one error.
+    """
 
     model_config = ConfigDict(extra="forbid", strict=True)
 
@@ -74,13 +87,13 @@ class Ask(Body):
     """One query, or a list of them as one batch."""
 
     query: QueryJson | None = None
-    queries: list[QueryJson] | None = Field(
+    queries: ListOf[QueryJson] | None = Field(
         None, max_length=MAX_QUERIES, description="A batch: paid all or none."
     )
     share: bool = Field(True, description="Measure counts together where cheaper.")
     together: bool = Field(False, description="The list is one question of the ledger.")
     define: str | None = Define
-    programs: list[str] | None = Programs
+    programs: ListOf[str] | None = Programs
     most_micro: int | None = Most
 
 
@@ -91,7 +104,7 @@ class Sql(Body):
         max_length=100_000, examples=["select region, count(*) from people group by region"]
     )
     define: str | None = Define
-    programs: list[str] | None = Programs
+    programs: ListOf[str] | None = Programs
     most_micro: int | None = Most
 
 
@@ -104,13 +117,13 @@ class ToPrice(Ask):
 class Sizes(Body):
     """Public sets of rows, or queries, of which the public part of `where` counts."""
 
-    rows: list[dict[str, Any]] = Field(
+    rows: ListOf[dict[str, Any]] = Field(
         [],
         max_length=100,
         description="Each as `sulq.Rows...to_json()` writes it.",
         examples=[[{"predicate": "region = 'north'"}]],
     )
-    queries: list[QueryJson] = Field([], max_length=100)
+    queries: ListOf[QueryJson] = Field([], max_length=100)
 
 
 class ToDraft(Body):
@@ -196,7 +209,7 @@ class NewDataset(ToCheck):
 class ToReview(Body):
     """Questions that an auditor looks at beforehand."""
 
-    queries: list[QueryJson | str] = Field(
+    queries: ListOf[QueryJson | str] = Field(
         max_length=MAX_QUERIES,
         description="In order: each a query, a SELECT of one number, or a predicate to count.",
         examples=[["smoker", {"where": "smoker and id <> 17"}]],
@@ -253,7 +266,7 @@ class NewKey(Body):
     """A key: for yourself, or for one of your analysts."""
 
     analyst: Name | None = Field(None, examples=["alice"])
-    datasets: list[Name] | None = Field(
+    datasets: ListOf[Name] | None = Field(
         None, max_length=1000, description="Only for these; null: all that the person may see."
     )
     days: Days | None = None

@@ -11,6 +11,7 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 
 from sulq.errors import NotFound
 from sulq.preview import KeptRehearsals
+from sulq.server.body_reader import BodyReader
 from sulq.server.console import (
     account_pages,
     ask_pages,
@@ -32,10 +33,8 @@ from sulq.server.console.pages import static, warm
 from sulq.server.console.request_context import CONSOLE, ConsoleContext, PageContext, PageRoute
 from sulq.server.console.saved_results import SavedResults
 from sulq.server.console.sessions import Sessions
-from sulq.server.gate import STRANGERS
 from sulq.server.services.admission import AtOnce
 from sulq.server.services.context import Services
-from sulq.server.services.shared_rate import rate_of
 
 THREADS = 64
 EACH = 8  # of them for one person
@@ -49,20 +48,21 @@ ROUTES: list[PageRoute] = [route for part in PARTS for route in part.pages.route
 class Console:
     """The pages of one server; `api` is where they get everything from."""
 
-    def __init__(self, services: Services, api: ASGIApp) -> None:
+    def __init__(self, services: Services, api: ASGIApp, bodies: BodyReader) -> None:
         settings = services.settings
-        rate = rate_of(services.registry, "sign-in", settings.rate, settings.burst)
-        strangers = rate_of(services.registry, "strange pages", *STRANGERS)
         alone = settings.workers == 1 and services.registry.store.local
         self._context = ConsoleContext(
-            services, api, Sessions(services.registry, services.access, rate),
+            services, api, bodies,
+            Sessions(services.registry, services.access, services.meter.sign_ins),
             SavedResults(services.registry, services.boards),
             Jobs(services.registry, services.boards, alone),
-            KeptRehearsals(), AtOnce(EACH), strangers,
+            KeptRehearsals(), AtOnce(EACH),
             ThreadPoolExecutor(THREADS, thread_name_prefix="console"),
         )  # fmt: skip
+        parts = [part for part in PARTS if services.institution is not None or part != oidc_pages]
+        routes: list[PageRoute] = [route for part in parts for route in part.pages.routes]
         self._router = Router(
-            [Route("/static/{name}", _file), *ROUTES, PageRoute("/{path:path}", _unknown)]
+            [Route("/static/{name}", _file), *routes, PageRoute("/{path:path}", _unknown)]
         )
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:

@@ -25,7 +25,7 @@ async def leave(here: PageContext) -> Response:
     """Off to the institution's own page."""
     found = _institution(here)
     who = (here.request.scope.get("client") or ("",))[0]
-    await here.look(here.console.strangers.take, who)
+    await here.look(here.console.services.meter.strangers.take, who)
     onward = safe_path(here.said.get("next"))
     state, browser, nonce, verifier = await here.look(found.begin, onward)
     try:

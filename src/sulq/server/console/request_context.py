@@ -15,6 +15,7 @@ A form's function, `@pages.post(...)`, is only called when the form is proved to
 from __future__ import annotations
 
 import asyncio
+import contextvars
 import json
 import logging
 import re
@@ -22,6 +23,7 @@ from collections.abc import AsyncIterator, Awaitable, Callable
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any, TypeVar
 from urllib.parse import quote, urlencode
 
@@ -32,8 +34,9 @@ from starlette.types import ASGIApp
 
 from sulq.client.database import RemoteDatabase, described
 from sulq.client.wire import Wire, at
-from sulq.errors import BudgetExceeded, KeyRefused, QueryNotAllowed, SulqError
+from sulq.errors import BudgetExceeded, KeyRefused, LimitReached, QueryNotAllowed, SulqError
 from sulq.preview import KeptRehearsals
+from sulq.server.body_reader import BodyReader, HttpError
 from sulq.server.console.api_client import call, wire
 from sulq.server.console.forms import Form, check_origin, check_token, fields, parsed
 from sulq.server.console.model_jobs import Jobs
@@ -41,13 +44,13 @@ from sulq.server.console.multipart import FilePart, begun
 from sulq.server.console.pages import rendered, with_headers
 from sulq.server.console.saved_results import SavedResults
 from sulq.server.console.sessions import COOKIE, Session, Sessions
-from sulq.server.gate import ARRIVING, HttpError, body_of
+from sulq.server.gate import ARRIVING, RequestContext
 from sulq.server.services import logs
 from sulq.server.services.access import Principal, Record
 from sulq.server.services.admission import AtOnce
 from sulq.server.services.context import Services
-from sulq.server.services.responses import UNEXPECTED, error_body, status_of, told
-from sulq.server.services.shared_rate import AnyRate
+from sulq.server.services.responses import UNEXPECTED, error_body, status_of, told, wait_header
+from sulq.server.services.work_meter import current, timed
 
 PREFIX = "/console"
 REQUEST = re.compile(r"[0-9a-f]{32}")
@@ -64,12 +67,12 @@ class ConsoleContext:
 
     services: Services
     api: ASGIApp
+    bodies: BodyReader
     sessions: Sessions
     saved: SavedResults
     jobs: Jobs
     rehearsals: KeptRehearsals
     at_once: AtOnce
-    strangers: AnyRate  # of refused keys from one address
     threads: ThreadPoolExecutor  # for what waits for routes, so that it never takes theirs
 
     def close(self) -> None:
@@ -181,7 +184,9 @@ class PageContext:
         """Run what blocks in a thread of the console's own; nobody may have many at once."""
         loop = asyncio.get_running_loop()
         with self.console.at_once.one_more(self.principal.person.id):
-            return await loop.run_in_executor(self.console.threads, function, *arguments)
+            context = contextvars.copy_context()
+            work = partial(context.run, timed, function, *arguments)
+            return await loop.run_in_executor(self.console.threads, work)
 
     async def look(self, function: Callable[..., Given], *arguments: Any) -> Given:
         """Run what looks or writes in the registry."""
@@ -264,7 +269,7 @@ class PageRoute(Route):
         self._takes_form = method == "POST"
         self._open = open
         self._again = again
-        self._takes_file = file
+        self.takes_file = file
 
     async def _respond(self, request: Request) -> Response:
         here = PageContext(request.scope[CONSOLE], request)
@@ -274,6 +279,8 @@ class PageRoute(Route):
             response = _refused(here, refused.error, refused.status)
         except SulqError as error:
             heard = told(error, here.session is not None and here.session.principal.is_owner)
+            if isinstance(error, LimitReached):
+                await _held_back(here)
             response = _refused(here, heard, status_of(heard))
         except Exception as error:
             logs.failure(error, route=self._named(request))
@@ -287,9 +294,14 @@ class PageRoute(Route):
         console = here.console
         registry, cookie = console.services.registry, here.request.cookies.get(COOKIE)
         here.session = await registry.run(console.sessions.find, cookie)
+        account = current.get()
+        if account is not None:
+            if here.session is not None:
+                account.belong_to(here.principal.person.id)
+            account.check()
         if here.session is None and not self._open:
             return _to_sign_in(here)  # whether there is such a page or not
-        if self._takes_file:
+        if self.takes_file:
             await self._take_file(here)
         elif self._takes_form:
             await self._fill_in(here)
@@ -301,15 +313,16 @@ class PageRoute(Route):
             response = await self._again(here, error)
         if here.request.scope.get("refused"):
             who = (here.request.scope.get("client") or ("",))[0]
-            await registry.run(console.strangers.take, who)
+            await registry.run(console.services.meter.strangers.take, who)
         return response
 
     async def _fill_in(self, here: PageContext) -> None:
         """Take a form, if it is ours."""
-        request, settings = here.request, here.console.services.settings
+        request, bodies = here.request, here.console.bodies
         check_origin(request.headers)
-        body = await body_of(request.scope, request.receive, settings)
-        here.form = parsed(body, request.headers.get("content-type", ""))
+        body = await bodies.read(request.scope, request.receive, here.session is not None)
+        kind = request.headers.get("content-type", "")
+        here.form = await bodies.aside(len(body), lambda: parsed(body, kind))
         if not self._open:
             assert here.session is not None
             check_token(here.form, here.session)
@@ -344,5 +357,16 @@ def _refused(here: PageContext, error: SulqError, status: int) -> Response:
     """A page for a refusal."""
     if isinstance(error, KeyRefused):
         here.session = None
-    said = error_body(error)["error"]
-    return here.page("error.html", status=status, code=status, error=said)
+    said, seconds = error_body(error)["error"], wait_header(error)
+    made = here.page("error.html", status=status, code=status, error=said)
+    if seconds is not None:
+        made.headers["retry-after"] = seconds
+    return made
+
+
+async def _held_back(here: PageContext) -> None:
+    """Who sends too much hears of it so often at most."""
+    account = current.get()
+    if account is not None:
+        here.request.scope["sulq"] = RequestContext(refusing=True)
+        await here.console.services.meter.hold_back(account.who)

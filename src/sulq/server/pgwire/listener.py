@@ -19,7 +19,6 @@ from collections import Counter
 
 from sulq.errors import KeyRefused, LimitReached, SulqError
 from sulq.preview import KeptRehearsals
-from sulq.server.gate import Gate
 from sulq.server.pgwire import messages
 from sulq.server.pgwire.catalogue import DATABASE, Catalogues
 from sulq.server.pgwire.client_socket import Gone, TooLong, Wire
@@ -34,6 +33,7 @@ from sulq.server.services.responses import UNEXPECTED
 from sulq.server.services.scram import MECHANISM, Exchange, NotProved, Verifier
 from sulq.server.services.settings import Settings, is_loopback
 from sulq.server.services.threads import MeteredThreads
+from sulq.server.services.work_meter import Account
 
 MAX_OPENING = 100  # connections that have proved nothing yet
 MAX_STARTUP = 10_000  # bytes of a first message
@@ -51,15 +51,15 @@ class Listener:
     """Takes connections of PostgreSQL's clients for one server."""
 
     def __init__(
-        self, services: Services, gate: Gate, bound: socket.socket, tls: ssl.SSLContext | None
+        self, services: Services, bound: socket.socket, tls: ssl.SSLContext | None
     ) -> None:
         self._services = services
         self._settings = services.settings
-        self._gate = gate
         self._bound = bound
         self._tls = tls
-        threads = MeteredThreads(2, 1 / 100, 1 / 20, self._settings)
-        self._shared = WireServices(services, gate, Catalogues(), KeptRehearsals(), threads)
+        self._meter = services.meter
+        threads = MeteredThreads(2, self._meter, self._settings.at_once)
+        self._shared = WireServices(services, Catalogues(), KeptRehearsals(), threads)
         self._server: asyncio.Server | None = None
         self._relay: asyncio.Server | None = None
         self._opening: dict[Wire, None] = {}
@@ -118,14 +118,15 @@ class Listener:
             oldest = next(iter(self._opening))
             del self._opening[oldest]
             oldest.abort()
-        task = asyncio.get_running_loop().create_task(self._serve(wire))
+        account = Account(self._meter, wire.address)
+        task = asyncio.get_running_loop().create_task(account.run(self._serve(wire, account)))
         self._serving[task] = wire
         task.add_done_callback(lambda done: self._serving.pop(done, None))
 
-    async def _serve(self, wire: Wire) -> None:
+    async def _serve(self, wire: Wire, account: Account) -> None:
         logs.about.set({"request": secrets.token_hex(8), "client": wire.address})
         try:
-            await self._served(wire)
+            await self._served(wire, account)
         except (Gone, TimeoutError):
             pass
         except TooLong:
@@ -144,17 +145,19 @@ class Listener:
             self._opening.pop(wire, None)
             wire.close()
 
-    async def _served(self, wire: Wire) -> None:
+    async def _served(self, wire: Wire, account: Account) -> None:
         try:
             async with asyncio.timeout(self._settings.read_seconds):
                 said = await self._opened(wire)
                 if said is None:
                     return
+                account.check()
                 principal = await self._proved(wire, said.get("user", ""))
         except messages.Malformed:
             raise malformed() from None
         self._opening.pop(wire, None)
         person = principal.person.id
+        account.belong_to(person)
         if self._persons[person] >= self._settings.postgres_connections:
             raise _too_many(
                 f"{self._persons[person]} connections are open with your keys, and no more may be"
@@ -224,7 +227,7 @@ class Listener:
             return await registry.run(access.holder, key)
         except (NotProved, KeyRefused):
             with contextlib.suppress(LimitReached):
-                await registry.run(self._gate.strangers.take, wire.address)
+                await registry.run(self._meter.strangers.take, wire.address)
                 raise Problem(
                     "28P01", f'password authentication failed for user "{user[:63]}"', NO_KEY
                 ) from None

@@ -16,7 +16,6 @@ from sulq.database import Database
 from sulq.errors import MICRO, LimitReached, NotFound, Refused, SulqError, in_queries
 from sulq.preview import KeptRehearsals
 from sulq.questions.question import Question
-from sulq.server.gate import Gate
 from sulq.server.pgwire import selects
 from sulq.server.pgwire.catalogue import Catalogue, Catalogues, Offered, Unanswerable
 from sulq.server.pgwire.catalogue_sql import (
@@ -59,7 +58,6 @@ class WireServices:
     """What all connections of a server work with."""
 
     services: Services
-    gate: Gate
     catalogues: Catalogues
     rehearsals: KeptRehearsals
     threads: MeteredThreads  # for what nobody pays
@@ -88,8 +86,17 @@ class Asking:
         """Is the key still good, and is it this person's turn? Who asks too often waits."""
         registry, key = self._shared.services.registry, self.principal.key
         self.principal = await registry.run(self._shared.services.access.holder, key)
-        take, person = self._shared.gate.take, self.principal.person.id
+        take, person = self._shared.services.meter.take, self.principal.person.id
         await self._patient(lambda: registry.run(take, person))
+
+    async def within_share(self) -> None:
+        """Wait while this person's share of the processor is used up."""
+        meter, person = self._shared.services.meter, self.principal.person.id
+
+        async def check() -> None:
+            meter.check(person)
+
+        await self._patient(check)
 
     async def _patient(self, run: Callable[[], Awaitable[Given]]) -> Given:
         """Run this; wait a while where it would be refused for now."""

@@ -35,8 +35,9 @@ MAX_PORTALS = 50
 MAX_ROWS_KEPT = 400_000  # and rows of portals and cursors that were not fetched yet
 MAX_KEPT = 4_000_000  # letters of all prepared statements
 MAX_TEXT = 131_072  # letters of one message,
-SHORT = 2_000  # and so many that are divided without a thread
+SHORT = 2_000  # and so many that are read without a thread
 CHUNK = 65_536  # bytes that are sent at a time
+WORK = ("Q", "P", "B", "D", "E")  # messages that are read further
 LISTED = ("explain", "show", "select", "fetch")  # what gives rows
 
 
@@ -138,13 +139,15 @@ class Session:
             self._ready()
 
     async def _dispatched(self, kind: str, body: bytes) -> None:
+        if kind in WORK:
+            await self._asking.within_share()
         try:
             if kind == "Q":
                 await self._query(messages.query_text(body))
             elif kind == "P":
                 await self._parse(messages.Parse.read(body))
             elif kind == "B":
-                self._bind(messages.Bind.read(body))
+                await self._bind(messages.Bind.read(body), len(body))
             elif kind == "D":
                 await self._describe(messages.Named.read(body))
             elif kind == "E":
@@ -321,7 +324,7 @@ class Session:
         self._prepared[said.name] = made
         self._wire.write(messages.PARSED)
 
-    def _bind(self, said: messages.Bind) -> None:
+    async def _bind(self, said: messages.Bind, size: int) -> None:
         prepared = self._statement(said.statement)
         if len(said.values) != len(prepared.types):
             raise Problem(
@@ -331,11 +334,15 @@ class Session:
             raise Problem("53400", f"more than {MAX_PORTALS} portals")
         forms = said.formats if len(said.formats) != 1 else said.formats * len(said.values)
         forms = forms or (0,) * len(said.values)
-        try:
-            values = [
+
+        def read() -> list[str]:
+            return [
                 literal(_plain(decoded(value, oid, form)))
                 for value, oid, form in zip(said.values, prepared.types, forms, strict=True)
             ]
+
+        try:
+            values = read() if size < SHORT else await self._asking.metered(read)
         except (BadValue, DataError):
             raise Problem("22P02", "a parameter is no value of its type") from None
         self._portals[said.portal] = Portal(prepared, values, said.results)

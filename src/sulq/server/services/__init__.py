@@ -19,6 +19,7 @@ locations.py        paths in the folder, relative to it, so that it can move
 allowed_sources.py  which files and addresses an owner may name over HTTP
 uploads.py          files of rows that owners send, streamed into their folder
 passwords.py        passwords of addresses, beside the registry
+work_meter.py       one meter of all work before a charge: requests, seconds, bytes
 admission.py        how often, how many, how much one person may ask
 high_water.py       the latest time that was seen: a clock set back revives no key
 accepted_clock.py   the machine's clock accepted by whoever runs the server

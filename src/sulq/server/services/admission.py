@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import random
+import threading
 import time
 from collections import OrderedDict, deque
 from collections.abc import Hashable, Iterator
@@ -23,6 +24,7 @@ class Buckets:
         self._rate = rate
         self._burst = float(burst)
         self._kept: OrderedDict[Hashable, tuple[float, float]] = OrderedDict()
+        self._lock = threading.Lock()
 
     def _left(self, who: Hashable) -> float:
         now = time.monotonic()
@@ -31,10 +33,11 @@ class Buckets:
 
     def spend(self, who: Hashable, much: float) -> None:
         """Take so much out of this person's, below nothing too."""
-        self._kept[who] = self._left(who) - much, time.monotonic()
-        self._kept.move_to_end(who)
-        while len(self._kept) > REMEMBERED:
-            self._kept.popitem(last=False)
+        with self._lock:
+            self._kept[who] = self._left(who) - much, time.monotonic()
+            self._kept.move_to_end(who)
+            while len(self._kept) > REMEMBERED:
+                self._kept.popitem(last=False)
 
 
 class Rate(Buckets):
@@ -168,18 +171,21 @@ class AtOnce:
                 del self._now[who]
 
 
-class Meter(Buckets):
-    """How many seconds of this machine one person's questions may take to read.
+class Seconds(Buckets):
+    """How many seconds of this machine's processors one person's requests may take.
 
-    What a question takes is known afterwards: whoever has used up more than is there waits.
+    What a request takes is known afterwards: whoever has used up more than is there waits.
     """
 
     def check(self, who: Hashable) -> None:
         """LimitReached if this person's seconds are used up."""
-        left = self._left(who)
-        if left <= 0:
-            wait = -left / self._rate
+        if self._left(who) <= 0:
+            wait = self.wait(who)
             raise LimitReached(
-                "your questions took too long to read. Nothing was charged.\n"
+                "your requests took too long to read. Nothing was charged.\n"
                 f"Ask again in {max(wait, 0.1):.2g} seconds, or shorter ones.", wait,
             )  # fmt: skip
+
+    def wait(self, who: Hashable) -> float:
+        """The seconds until there are some again."""
+        return max(-self._left(who), 0.0) / self._rate

@@ -44,10 +44,13 @@ from sulq.server.services.scan_times import row_seconds
 from sulq.server.services.settings import Settings
 from sulq.server.services.slots import Work, random_delay
 from sulq.server.services.spending_caps import SpendingCaps
-from sulq.server.services.threads import MeteredThreads, pool, run_in
+from sulq.server.services.threads import FairThreads, MeteredThreads, pool, run_in
 from sulq.server.services.windows import Clock, Window
+from sulq.server.services.work_meter import UNPAID, WorkMeter, current, timed
 
-THREADS = 32
+THREADS = 32  # for what blocks,
+EACH = 4  # of them for one person
+OPENING = 4  # for what is opened, once for all
 READING = 2  # threads that read questions,
 PRICING = 1  # and that read those which are only to be priced,
 ESTIMATING = 1  # and that read those off stored answers,
@@ -64,7 +67,7 @@ class Answers:
 
     def __init__(
         self, datasets: Datasets, access: Access, settings: Settings, metrics: Metrics,
-        caps: SpendingCaps, clock: Clock | None = None,
+        caps: SpendingCaps, meter: WorkMeter, clock: Clock | None = None,
     ) -> None:  # fmt: skip
         self._datasets = datasets
         self._access = access
@@ -76,13 +79,15 @@ class Answers:
         self._wanted = -math.inf  # when somebody last wanted something
         self._at_once = AtOnce(settings.at_once)
         self._free_at_once = AtOnce(settings.at_once)
-        self._threads = pool(THREADS)
-        self._reading = MeteredThreads(READING, 1 / 100, 1 / 20, settings)
-        self._pricing = MeteredThreads(PRICING, 1 / 500, 1 / 100, settings)
-        self._estimating = MeteredThreads(ESTIMATING, 1 / 500, 1 / 50, settings)
-        self._looking = MeteredThreads(LOOKING, 1 / 500, 1 / 200, settings)
+        self._threads = FairThreads(THREADS, EACH)
+        self._opening = pool(OPENING)
+        most = settings.at_once
+        self._reading = MeteredThreads(READING, meter, most)
+        self._pricing = MeteredThreads(PRICING, meter, most, UNPAID)
+        self._estimating = MeteredThreads(ESTIMATING, meter, most, UNPAID)
+        self._looking = MeteredThreads(LOOKING, meter, most, UNPAID)
         self._metered = (self._reading, self._pricing, self._estimating, self._looking)
-        self.overload = Overload()
+        self.overload: Overload = meter.overload
         self._closing = threading.Event()
         self._lateness = Lateness(datasets, metrics)
         self._noise = LateNoise(datasets, settings)
@@ -100,15 +105,18 @@ class Answers:
             beats.close(wait=True)
         for threads in self._metered:
             threads.close()
-        self._threads.shutdown(wait=True)
+        self._threads.close()
+        self._opening.shutdown(wait=True)
 
     async def run(self, function: Callable[..., Given], *arguments: Any) -> Given:
-        """Run what blocks in a thread, with this request's context."""
-        return await run_in(self._threads, function, *arguments)
+        """Run what blocks in a thread, in its person's turn and for the account of the request."""
+        account = current.get()
+        who = object() if account is None else account.who
+        return await self._threads.run(who, timed, function, *arguments)
 
     def start(self, function: Callable[..., Any]) -> Future[Any]:
         """Begin something in a thread that nobody waits for."""
-        return self._threads.submit(function)
+        return self._opening.submit(function)
 
     async def dataset(self, record: Record) -> Dataset:
         """The dataset, opened if need be; somebody wants something of it."""
@@ -116,7 +124,7 @@ class Answers:
         if self._datasets.is_open(record):
             return self._datasets.opened(record)
         try:
-            return await self.run(self._datasets.opened, record)
+            return await run_in(self._opening, self._datasets.opened, record)  # once, for all
         except SulqError as error:
             placed(error)  # why it cannot be opened is its owner's to know
             raise

@@ -25,6 +25,7 @@ from sulq.server.services.settings import Settings
 from sulq.server.services.spending_caps import SpendingCaps
 from sulq.server.services.uploads import Uploads
 from sulq.server.services.webhooks import Webhooks
+from sulq.server.services.work_meter import WorkMeter
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,6 +51,7 @@ class Services:
     institution: Institution | None  # whose accounts sign in; None: keys only
     checking: AtOnce  # owners who have declarations checked: each one scan at a time
     uploading: AtOnce  # owners who send a file: each one at a time
+    meter: WorkMeter  # of all work before a charge
 
     @classmethod
     def open(cls, settings: Settings) -> Services:
@@ -58,7 +60,7 @@ class Services:
         passwords.move_out(registry, settings.folder)
         passwords.keep_own(settings.ledger_server, settings.folder)
         datasets = Datasets(registry, settings)
-        accounts = OidcSettings.load(settings.folder)
+        accounts, meter = OidcSettings.load(settings.folder), WorkMeter(registry, settings)
         grounds = Grounds(registry, accounts)
         access, metrics, sources = Access(registry, grounds), Metrics(), Sources(registry, settings)
         caps, people = SpendingCaps(registry), People(registry, settings.key_days, grounds)
@@ -66,11 +68,11 @@ class Services:
         return cls(
             settings, registry, people, grounds, access, caps, datasets,
             sources, Uploads(sources, settings), metrics,
-            Answers(datasets, access, settings, metrics, caps),
+            Answers(datasets, access, settings, metrics, caps, meter),
             states, Readiness(states), Boards(registry), AuditLog(registry),
             Webhooks(registry, datasets, settings),
             None if accounts is None else Institution(accounts, registry, people, grounds),
-            AtOnce(1), AtOnce(1),
+            AtOnce(1), AtOnce(1), meter,
         )  # fmt: skip
 
     def close(self) -> None:

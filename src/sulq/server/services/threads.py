@@ -1,18 +1,18 @@
-"""Threads for what blocks: few, shared fairly by persons, and what nobody pays for metered."""
+"""Threads for what blocks: few, shared fairly by persons, and work before a charge metered."""
 
 from __future__ import annotations
 
 import asyncio
 import contextvars
 import time
-from collections import OrderedDict, deque
+from collections import Counter, OrderedDict, deque
 from collections.abc import Callable, Hashable
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any, TypeVar
 
 from sulq.errors import LimitReached
-from sulq.server.services.admission import AtOnce, Meter
-from sulq.server.services.settings import Settings
+from sulq.server.services.admission import AtOnce
+from sulq.server.services.work_meter import WorkMeter
 
 Given = TypeVar("Given")
 
@@ -31,12 +31,13 @@ def run_in(
 
 
 class FairThreads:
-    """Threads of which a person has one at a time; persons who wait take turns."""
+    """Threads of which a person has `each` at a time; persons who wait take turns."""
 
-    def __init__(self, threads: int) -> None:
+    def __init__(self, threads: int, each: int = 1) -> None:
         self._pool = pool(threads)
         self._free = threads
-        self._running: set[Hashable] = set()
+        self._each = each
+        self._running: Counter[Hashable] = Counter()
         self._waiting: OrderedDict[Hashable, deque[asyncio.Future[None]]] = OrderedDict()
         self._stopped = False
 
@@ -44,7 +45,7 @@ class FairThreads:
         """Run this in the person's turn."""
         if self._stopped:
             raise _shutting_down()
-        if not self._free or who in self._running:
+        if not self._free or self._running[who] >= self._each:
             turn: asyncio.Future[None] = asyncio.get_running_loop().create_future()
             self._waiting.setdefault(who, deque()).append(turn)
             try:
@@ -64,11 +65,13 @@ class FairThreads:
 
     def _take(self, who: Hashable) -> None:
         self._free -= 1
-        self._running.add(who)
+        self._running[who] += 1
 
     def _leave(self, who: Hashable) -> None:
         self._free += 1
-        self._running.discard(who)
+        self._running[who] -= 1
+        if not self._running[who]:
+            del self._running[who]
         while (following := self._following()) is not None:
             line = self._waiting.pop(following)
             turn = line.popleft()
@@ -81,7 +84,7 @@ class FairThreads:
 
     def _following(self) -> Hashable | None:
         """Who is next, if anybody is."""
-        return next((w for w in self._waiting if w not in self._running), None)
+        return next((w for w in self._waiting if self._running[w] < self._each), None)
 
     def _give_up(self, who: Hashable, turn: asyncio.Future[None]) -> None:
         if turn.done() and not turn.cancelled() and turn.exception() is None:  # it had just come
@@ -112,12 +115,16 @@ def _shutting_down() -> LimitReached:
 
 
 class MeteredThreads:
-    """Threads for what nobody pays: of each person so many at once, and so many seconds."""
+    """Threads for work before a charge: of each person so many at once, within their seconds.
 
-    def __init__(self, threads: int, share: float, burst: float, settings: Settings) -> None:
+    A second of it counts as `times` as many in the meter.
+    """
+
+    def __init__(self, threads: int, meter: WorkMeter, at_once: int, times: float = 1.0) -> None:
         self._threads = FairThreads(threads)
-        self._meter = Meter(share * settings.rate, burst * settings.burst)
-        self._at_once = AtOnce(settings.at_once)
+        self._meter = meter
+        self._times = times
+        self._at_once = AtOnce(at_once)
         self.stop, self.close = self._threads.stop, self._threads.close
 
     async def run(self, who: Hashable, function: Callable[[], Given]) -> Given:
@@ -130,7 +137,7 @@ class MeteredThreads:
             try:
                 return function()
             finally:
-                self._meter.spend(who, time.thread_time() - start)
+                self._meter.spend(who, self._times * (time.thread_time() - start))
 
         with self._at_once.one_more(who):
             return await self._threads.run(who, run)
