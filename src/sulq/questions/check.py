@@ -230,7 +230,7 @@ def _periods_each(
         return 1  # the numbers of one period are not those of another
     if isinstance(measurement, RunningRows):  # the rows of earlier periods are in these answers too
         return min(schema.unit.max_periods, measurement.stream.horizon)
-    return min(schema.unit.max_periods, schema.cell_count if cells is None else len(cells))
+    return max(1, min(schema.unit.max_periods, schema.cell_count if cells is None else len(cells)))
 
 
 def _is_period(axis: Axis, schema: Schema) -> bool:

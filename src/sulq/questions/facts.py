@@ -16,6 +16,8 @@ from sulq.errors import QueryNotAllowed
 from sulq.expressions.stored_tree import dumps
 from sulq.questions.check import CheckedQuery
 from sulq.questions.contributions import Dense
+from sulq.questions.discovery import Discovery
+from sulq.questions.percentile_choice import Choice
 from sulq.values.answer import Answer
 from sulq.values.price import Price
 from sulq.values.query import Query, Terms
@@ -53,7 +55,9 @@ def schema_of(checked: CheckedQuery, schema: Schema) -> Schema:
 
 
 def is_public(checked: CheckedQuery, schema: Schema) -> bool:
-    """Does it read public columns alone?"""
+    """Does it read public columns alone, or no row whatever the rows are?"""
+    if of_nobody(checked):
+        return True
     schema = schema_of(checked, schema)
     if not public_cells(checked):
         return False
@@ -64,6 +68,15 @@ def is_public(checked: CheckedQuery, schema: Schema) -> bool:
     if checked.rows is not None:
         names |= checked.rows.columns()
     return all(schema[name].public for name in names)
+
+
+def of_nobody(checked: CheckedQuery) -> bool:
+    """True for sums over no row, whatever the rows are: all of them are 0.
+
+    Then nothing can move them: they are exact and free. What is chosen or discovered is no sum.
+    """
+    nobody = checked.rows is not None and checked.rows.op == "literal" and not checked.rows.value
+    return nobody and not isinstance(checked.measurement, Choice | Discovery)
 
 
 def check_public(every: Sequence[CheckedQuery], schema: Schema) -> None:

@@ -29,6 +29,8 @@ def priced_together(parts: Parts, guarantee: str) -> Parts:
     out = list(parts)
     for members in groups.values():
         each = [parts[i][1].price.micro for i in members]
+        if not any(each):
+            continue
         total = min(_price_of([parts[i][0] for i in members], guarantee), sum(each))
         shares = [total * micro // sum(each) for micro in each]
         shares[0] += total - sum(shares)

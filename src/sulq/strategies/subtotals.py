@@ -209,7 +209,7 @@ def _partition(lines: Sequence[Line], work: Array, schema: Schema) -> tuple[str 
     parts = []
     for i, line in enumerate(lines):
         pieces = np.moveaxis(cube, i + 1, 0)[: len(line.pieces)]
-        cut = (pieces[1:] != pieces[:-1]).reshape(len(pieces) - 1, -1).any(axis=1)
+        cut = (pieces[1:] != pieces[:-1]).any(axis=tuple(range(1, pieces.ndim)))
         parts.append(_axis(line, cut.tolist(), schema))
     return tuple(p for p in parts if p is not None) if parts and None not in parts else None
 
