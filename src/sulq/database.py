@@ -124,7 +124,15 @@ class Database(CommonQuestions):
         together: bool = False,
     ) -> Question:
         """Check and price a query, a list of them or a SELECT. Nothing is spent, no row read."""
-        return self._planner.question(query, share=share, together=together)
+        question = self._planner.question(query, share=share, together=together)
+        return self._pipeline.dry_runs.priced(question)
+
+    def ready(self, question: Question) -> Question:
+        """The question, run over zeros: once it is charged, only the engine can fail.
+
+        Small ones are when they are priced. QueryNotAllowed if that fails.
+        """
+        return self._pipeline.dry_runs.ready(question)
 
     def answer(
         self, question: Question, *, request_id: str | None = None, most: int | None = None

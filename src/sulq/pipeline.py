@@ -1,11 +1,11 @@
 """The answering path. Every question, from every door, is paid and answered here.
 
-stored answers looked up -> charge -> exact sums -> noise -> record -> answers
+stored answers looked up -> dry run -> charge -> exact sums -> noise -> record -> answers
 
-The order is the promise: the charge is on disk before a row is read, and the answer is stored
-before it is given. One question or many go through together: one transaction for all charges, one
-scan, one transaction for all answers. Each gets what it would get alone: its charge or its refusal,
-its answer or its failure.
+The order is the promise: what is not the engine's is run over zeros before the charge, the charge
+is on disk before a row is read, and the answer is stored before it is given. One question or many
+go through together: one transaction for all charges, one scan, one transaction for all answers.
+Each gets what it would get alone: its charge or its refusal, its answer or its failure.
 """
 
 from __future__ import annotations
@@ -17,6 +17,7 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
+from sulq.dry_run import DryRuns
 from sulq.engines.bounded import Turns
 from sulq.engines.failures import NO_COUNT, NO_SUM, Failure, ScanStopped, attempt, is_there
 from sulq.engines.select import needs_kernel
@@ -110,6 +111,7 @@ class Pipeline:
         self.lifetime = lifetime
         self.name = name
         self.policy: Policy = policy or WithNoise()
+        self.dry_runs = DryRuns(self.policy)
         self.turns = Turns()
         self.origin = object()  # by which answers know their noise from that of other databases
         self.aside: Engine | None = None  # where a server's free counts wait for no scan
@@ -133,6 +135,7 @@ class Pipeline:
             self.check_ready()
             self._count_public(cases, until)
             found = self._look_up(cases)
+            self._dry_run(cases, found)
             self._charge(cases, found)  # on disk from here on
             stored = self._recorded(cases, found, until, timing)
         except SulqError as error:
@@ -144,13 +147,15 @@ class Pipeline:
         case = _Case(order)
         self.check_ready()
         case.counts = self.count(order.question.facts, order.analyst, time.monotonic())
-        self._charge([case], self._look_up([case]))
+        found = self._look_up([case])
+        self._dry_run([case], found)
+        self._charge([case], found)
         if case.error is not None:
             raise case.error
-        found = self._laid_out(case, noise_alone(case.bundles, self.noise))
-        if isinstance(found, Exception):
-            raise found
-        return found
+        outcome = self._laid_out(case, noise_alone(case.bundles, self.noise))
+        if isinstance(outcome, Exception):
+            raise outcome
+        return outcome
 
     # ---- before the charge ------------------------------------------------------------------
 
@@ -194,6 +199,16 @@ class Pipeline:
             except Frozen as frozen:
                 return frozen
         return None
+
+    def _dry_run(self, cases: Sequence[_Case], found: Found) -> None:
+        """Run what is not answered yet over zeros: afterwards nothing but the engine can fail."""
+        for case in cases:
+            answered = all(found.get(b.text, (None, None))[1] for b in case.bundles)
+            if case.error is None and not answered:
+                try:
+                    self.dry_runs.ready(case.order.question)
+                except SulqError as error:
+                    case.error = error
 
     # ---- the charge -------------------------------------------------------------------------
 

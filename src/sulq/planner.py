@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 from sulq.errors import QueryNotAllowed
 from sulq.expressions.parse import SHORT, shorten
 from sulq.ledger.older_charges import Upgraded
+from sulq.privacy.choice import choosing
 from sulq.privacy.pricing import Tariff, tariff_of
 from sulq.questions.check import CheckedQuery, check
 from sulq.questions.defined_columns import stacked
@@ -19,6 +20,7 @@ from sulq.questions.facts import Fact, divided, is_public, public_values
 from sulq.questions.joint_price import priced_together
 from sulq.questions.partitions import histogram_axis
 from sulq.questions.people_view import PeopleView, people_view
+from sulq.questions.percentile_choice import Choice
 from sulq.questions.programs_used import check_programs, programs_of, with_time
 from sulq.questions.projection import Projection
 from sulq.questions.question import (
@@ -429,6 +431,9 @@ class Planner:
             ):  # whose rows are not those that values are counted of
                 raise QueryNotAllowed("discover: ask the table itself, not a view of it.")
             return ready(found, self._promise, self._pricing, self.stored)
+        if isinstance(found.measurement, Choice):
+            law = choosing(self._promise, found.measurement.share)
+            return replace(found, measurement=found.measurement.ready(law))
         return found
 
     def tariff(self, checked: CheckedQuery) -> Tariff:

@@ -10,10 +10,9 @@ from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
-from typing import TYPE_CHECKING, Protocol, TypeVar
+from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
 from sulq.engines.failures import Failure, attempt
-from sulq.privacy.choice import Choosing
 from sulq.questions.discovery import Discovery
 from sulq.questions.percentile_choice import Choice
 
@@ -87,6 +86,10 @@ class Policy(Protocol):
         """The answers that a stored text stands for."""
         ...
 
+    def over_zeros(self, bundle: Bundle, noise: Noise) -> list[Answer]:
+        """The answers if every sum were 0, computed as they are once rows are read."""
+        ...
+
 
 class WithNoise(Policy):
     """Every sum with noise of its own: how all questions but the auditor's are answered."""
@@ -116,6 +119,11 @@ class WithNoise(Policy):
     def answers(self, bundle: Bundle, stored: str, remaining: int, paid: bool) -> list[Answer]:
         """The stored integers in their own units."""
         return bundle.answers(json.loads(stored), remaining)
+
+    def over_zeros(self, bundle: Bundle, noise: Noise) -> list[Answer]:
+        """The answers if every sum were 0; a discovery names one value."""
+        exact = (_one_value(c) or zeros(c) for c, _ in bundle.parts)
+        return self.answers(bundle, _stored(bundle, exact, drawn([bundle], noise)), 0, True)
 
 
 def noise_alone(bundles: Sequence[Bundle], noise: Noise) -> dict[str, str]:
@@ -173,8 +181,7 @@ def add_noise(query: CheckedQuery, tariff: Tariff, exact: Matrix, noise: Drawn) 
     measurement = query.measurement
     if isinstance(measurement, Choice):
         (law,) = tariff.laws
-        assert isinstance(law, Choosing)
-        return measurement.chosen(exact, law, noise[law])
+        return measurement.chosen(exact, noise[law])
     if isinstance(measurement, Discovery):
         (law,), (multiple,) = tariff.laws, tariff.multiples
         return measurement.named(exact, multiple, noise[law])
@@ -189,6 +196,12 @@ def add_noise(query: CheckedQuery, tariff: Tariff, exact: Matrix, noise: Drawn) 
         for row in exact
     ]
     return noisy if measurement is None else measurement.after_noise(noisy)
+
+
+def _one_value(query: CheckedQuery) -> list[list[Any]]:
+    """For a discovery the count of one value that surely reaches its threshold; else nothing."""
+    found = query.measurement
+    return [["", 2 * found.threshold]] if isinstance(found, Discovery) and found.drawn else []
 
 
 def dot(a: Sequence[int], b: Sequence[int]) -> int:

@@ -2,6 +2,7 @@
 
 import math
 import random
+from decimal import Context, Decimal
 from fractions import Fraction
 
 import numpy as np
@@ -10,7 +11,16 @@ from scipy.stats import chi2, norm
 from soak import times
 
 import sulq
-from sulq.privacy.choice import UNIFORM, WEIGHT, Choosing, _tables, choose, choosing
+from sulq.privacy.choice import (
+    FARTHEST,
+    MAX_ROWS,
+    UNIFORM,
+    UNIT,
+    Choosing,
+    Weights,
+    choose,
+    choosing,
+)
 from sulq.questions.percentile_choice import _distances
 
 pytestmark = pytest.mark.real_noise
@@ -116,27 +126,43 @@ def test_three_choices_cost_one_query(noise, guarantee, share):
     assert 0.999 < paid <= 1 + 1e-12
 
 
-def test_weights_are_those_of_the_law():
-    """Every weight is exp(-rate k) in units of 2^-192, the farthest one too."""
-    for rate in (Fraction(1, 3), Fraction(1, 1000), Fraction(7, 2)):
-        coarse, fine, side, farthest = _tables(rate)
-        for k in (0, 1, 17, int(20 / rate), farthest):
-            weight = (coarse[k // side] * fine[k % side]) >> WEIGHT
-            said = -math.log(weight) + WEIGHT * math.log(2)
-            assert math.isclose(said, float(rate * k), rel_tol=1e-12, abs_tol=1e-12)
-            assert weight > 2**99
+RATES = [Fraction(32), Fraction(7, 2), Fraction(1, 3), Fraction(1, 1000), Fraction(3, 10**9),
+         Fraction(1, 10**13), Fraction(FARTHEST, MAX_ROWS * 10_000)]  # fmt: skip
+
+
+@pytest.mark.parametrize("rate", RATES)
+def test_weights_are_those_of_the_law(rate):
+    """Every weight is exp(-rate k) within a factor 1 +- 2^-96, at every scale of distances.
+
+    A factor that is off by 2^-90 would be seen.
+    """
+    weights = Weights.of(rate)
+    most, pick = weights.farthest, random.Random(3)
+    assert most == math.floor(FARTHEST / rate)
+    some = {0, 1, 17, 255, 256, 257, 65_535, 65_536, most - 1, most, most + 1, 2 * most}
+    some |= {pick.randrange(most + 1) for _ in range(200)}
+    some |= {int(most ** pick.random()) for _ in range(200)}
+    distances = [k for k in sorted(some) if k >= 0]
+    exact = Context(prec=140)
+    for k, weight in zip(distances, weights.at(np.array(distances)), strict=True):
+        at = rate * min(k, most)
+        ratio = exact.divide(Decimal(at.numerator), Decimal(at.denominator))
+        power = exact.exp(ratio.copy_negate())
+        off = exact.subtract(exact.divide(Decimal(weight), exact.multiply(power, UNIT)), 1)
+        assert off.copy_abs() < Decimal(2) ** -96
+        assert weight > 2**99
 
 
 def test_the_whole_circle_of_uniform_numbers_gives_the_law():
     """Cells have their shares of all uniform numbers, and 0 is the nearest one. No chance."""
-    distances, rate = np.array([3, 1, 0, 0, 4, 90]), Fraction(1, 2)
+    distances, weights = np.array([3, 1, 0, 0, 4, 90]), Weights.of(Fraction(1, 2))
     steps = 5000
-    found = [choose(distances, rate, (2**UNIFORM * i) // steps) for i in range(steps)]
+    found = [choose(distances, weights, (2**UNIFORM * i) // steps) for i in range(steps)]
     shares = np.bincount(found, minlength=6) / steps
-    weights = np.exp(-0.5 * distances)
-    assert np.abs(shares - weights / weights.sum()).max() < 2 / steps
+    law = np.exp(-0.5 * distances)
+    assert np.abs(shares - law / law.sum()).max() < 2 / steps
     assert found[0] == 2
-    assert choose(distances, rate, 2**UNIFORM - 1) == 1  # the last one, going round
+    assert choose(distances, weights, 2**UNIFORM - 1) == 1  # the last one, going round
 
 
 def test_draws_fit_the_law_and_no_other():
@@ -145,7 +171,7 @@ def test_draws_fit_the_law_and_no_other():
     uniform = Choosing(rate, rate).draw(runs)
     assert len(set(uniform)) == runs
     assert max(uniform).bit_length() > UNIFORM - 8
-    seen = np.bincount([choose(distances, rate, u) for u in uniform], minlength=6)
+    seen = np.bincount([choose(distances, Weights.of(rate), u) for u in uniform], minlength=6)
 
     def p_value(wanted):
         weights = np.exp(-wanted * distances)

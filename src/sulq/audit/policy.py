@@ -201,6 +201,11 @@ class AuditPolicy(Policy):
         sums = body["sums"] if "sums" in body else [body["sum"]]
         return bundle.answers([[[x]] for x in sums], remaining)
 
+    def over_zeros(self, bundle: Bundle, noise: Noise) -> list[Answer]:
+        """The answers if every sum were 0 and told."""
+        stored = json.dumps(_stored(bundle, [0] * len(bundle.parts), noise))
+        return self.answers(bundle, stored, 0, True)
+
 
 def _stored(bundle: Bundle, sums: Sequence[int], noise: Noise) -> dict[str, Any]:
     """Exact sums, each with its dither; of a residue nothing else is kept."""

@@ -48,6 +48,7 @@ from sulq.questions.running_answer import received
 from sulq.questions.running_rows import RunningRows
 from sulq.values.answer import Answer
 from sulq.values.column import plain
+from sulq.values.marginals import Marginals
 from sulq.values.price import Budget
 from sulq.values.query import Query, Rows
 from sulq.values.schema import Schema
@@ -97,6 +98,16 @@ class RemoteDatabase(Database):
         return Planner(schema, promise, pricing, name, None, program_fuel=MAX_FUEL)
 
     # ---- questions, over the wire ---------------------------------------------------------
+
+    def question(
+        self,
+        query: Query | Sequence[Query] | Marginals | str,
+        *,
+        share: bool = True,
+        together: bool = False,
+    ) -> Question:
+        """Check and price a question; the server runs it over zeros before it charges."""
+        return self._planner.question(query, share=share, together=together)
 
     def answer(
         self, question: Question, *, request_id: str | None = None, most: int | None = None

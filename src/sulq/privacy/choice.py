@@ -13,21 +13,23 @@ from dataclasses import dataclass
 from decimal import Context, Decimal
 from fractions import Fraction
 from functools import lru_cache
-from itertools import accumulate
+from itertools import accumulate, repeat
 
 import numpy as np
 from numpy.typing import NDArray
 
-from sulq.errors import PromiseError
+from sulq.errors import QueryNotAllowed
 from sulq.privacy.noise import Law, SystemSource
 from sulq.privacy.promise import Promise
 
-WEIGHT = 192  # bits of the largest weight
+WEIGHT = 256  # bits of the largest weight
 UNIFORM = 320  # bits of the uniform number that a cell is chosen by
 FARTHEST = 64  # rate * distance: beyond, a cell is as unlikely as here, e^-64
 SHARPEST = 32  # a rate above this would leave a cell one row off without a weight
-MAX_TABLE = 2**16
-DIGITS = Context(prec=90)
+MAX_ROWS = 2**48  # whose distances 64 bits hold
+DIGIT = 8  # bits of a distance that one factor of its weight is for
+DECIMALS = Context(prec=90)
+ONE, UNIT = Decimal(1), Decimal(2**WEIGHT)
 PI_ABOVE = Fraction(355, 113)
 # Of the price, what is spent on the value; the rest is spent on the ends of its interval.
 ON_VALUE = {"gaussian": Fraction(4, 5), "laplace": Fraction(9, 10)}
@@ -66,6 +68,7 @@ class Choosing(Law):
         return [source.bits(UNIFORM) for _ in range(count)]
 
 
+@lru_cache(maxsize=1024)
 def choosing(promise: Promise, share: Fraction) -> Choosing:
     """The rates that a query pays for, where `share` of the rows shall lie below the value."""
     most = max(share, 1 - share)
@@ -73,46 +76,74 @@ def choosing(promise: Promise, share: Fraction) -> Choosing:
     on_end = (1 - on_value) / 2
     if promise.noise == "laplace":
         rate = 1 / (2 * (most if promise.guarantee == "dp" else 1) * promise.scale)
-        return _capped(rate * on_value, rate * on_end)
+        return _bounded(promise, rate * on_value, rate * on_end)
     square = 1 / promise.exact_variance
     if promise.guarantee == "dp":
         square *= 2 / (PI_ABOVE * most**2)
-    return _capped(root_down(square * on_value), root_down(square * on_end))
+    return _bounded(promise, root_down(square * on_value), root_down(square * on_end))
 
 
-def _capped(*rates: Fraction) -> Choosing:
-    """No rate is so high that a cell one row off has no weight left."""
+def _bounded(promise: Promise, *rates: Fraction) -> Choosing:
+    """The rates, none so high that a cell one row off has no weight, or refused as too low."""
+    if min(rates) * MAX_ROWS < FARTHEST:
+        raise QueryNotAllowed(
+            f"Percentile: with epsilon={promise.epsilon:g} and T={promise.queries:,} a value would "
+            "be chosen without regard to the rows of any table. Nothing was charged.\nAsk for "
+            "PERCENTILE_CONT or MEDIAN, or promise less when a new ledger begins: a larger "
+            "epsilon, or fewer queries."
+        )
     return Choosing(*(min(rate, Fraction(SHARPEST)) for rate in rates))
 
 
-def choose(distances: Distances, rate: Fraction, uniform: int) -> int:
+@dataclass(frozen=True, slots=True, eq=False)
+class Weights:
+    """exp(-rate * k) for whole k up to `farthest`: a product of one factor for each digit of k.
+
+    Factors are in units of 2**-256, those of the lowest digit first.
+    """
+
+    factors: tuple[list[int], ...]
+    farthest: int  # the largest k that is told apart from larger ones
+
+    @classmethod
+    def of(cls, rate: Fraction) -> Weights:
+        """The weights of this rate; equal rates share their tables."""
+        return _weights(rate)
+
+    def at(self, distances: Distances) -> list[int]:
+        """The weight of each distance."""
+        near = np.minimum(distances, self.farthest)
+        first, *others = (
+            [factor[d] for d in ((near >> (DIGIT * i)) & (2**DIGIT - 1)).tolist()]
+            for i, factor in enumerate(self.factors)
+        )
+        for each in others:
+            first = [(w * f) >> WEIGHT for w, f in zip(first, each, strict=True)]
+        return first
+
+
+def choose(distances: Distances, weights: Weights, uniform: int) -> int:
     """The place of a cell, chosen by its distance; with `uniform` 0, the first nearest one.
 
-    Each distance is a whole number, and `rate` is for a distance of 1. The work is the same
+    Each distance is a whole number, and the rate is for a distance of 1. The work is the same
     whatever the distances are.
     """
-    coarse, fine, side, farthest = _tables(rate)
     nearest = int(distances.argmin())  # cells are gone through from here on
-    near = np.minimum(np.roll(distances, -nearest), farthest)
-    high, low = (part.tolist() for part in np.divmod(near, side))
-    weights = [(coarse[a] * fine[b]) >> WEIGHT for a, b in zip(high, low, strict=True)]
-    sums = list(accumulate(weights))
+    sums = list(accumulate(weights.at(np.roll(distances, -nearest))))
     wanted = (uniform * sums[-1]) >> UNIFORM
     return (nearest + bisect_right(sums, wanted)) % len(sums)
 
 
 @lru_cache(maxsize=64)
-def _tables(rate: Fraction) -> tuple[list[int], list[int], int, int]:
-    """exp(-rate * k) as a product of two: k = a * side + b, each rounded down in 192 bits.
-
-    And how wide a table is, and the largest k that is told apart from larger ones.
-    """
+def _weights(rate: Fraction) -> Weights:
     farthest = math.floor(FARTHEST / rate)
-    side = math.isqrt(farthest) + 1
-    if side > MAX_TABLE:
-        raise PromiseError(f"a rate of {float(rate):g} leaves nothing to choose by.")
-    coarse = [_exp(rate * side * a) for a in range(side)]
-    return coarse, [_exp(rate * b) for b in range(side)], side, farthest
+    factors, left = [], farthest
+    while left or not factors:
+        step = _exp(rate * 2 ** (DIGIT * len(factors)))
+        powers = accumulate(repeat(step, min(left, 2**DIGIT - 1)), DECIMALS.multiply, initial=ONE)
+        factors.append([int(DECIMALS.multiply(x, UNIT)) for x in powers])
+        left >>= DIGIT
+    return Weights(tuple(factors), farthest)
 
 
 def root_down(x: Fraction) -> Fraction:
@@ -121,7 +152,7 @@ def root_down(x: Fraction) -> Fraction:
     return Fraction(math.isqrt(scaled.numerator // scaled.denominator), 2**80)
 
 
-def _exp(x: Fraction) -> int:
-    """exp(-x) in units of 2**-192, rounded down; Decimal rounds exp correctly."""
-    ratio = DIGITS.divide(Decimal(x.numerator), Decimal(x.denominator))
-    return int(DIGITS.multiply(DIGITS.exp(-ratio), Decimal(2**WEIGHT)))
+def _exp(x: Fraction) -> Decimal:
+    """exp(-x) to 90 digits."""
+    ratio = DECIMALS.divide(Decimal(x.numerator), Decimal(x.denominator))
+    return DECIMALS.exp(ratio.copy_negate())  # a minus sign would round to 28 digits

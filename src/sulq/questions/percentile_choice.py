@@ -8,14 +8,14 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from fractions import Fraction
 from typing import Any
 
 import numpy as np
 
 from sulq.errors import QueryNotAllowed
-from sulq.privacy.choice import Choosing, Distances, choose
+from sulq.privacy.choice import MAX_ROWS, Choosing, Distances, Weights, choose
 from sulq.privacy.geometry import Geometry
 from sulq.questions.measurements import InEachBlock
 from sulq.questions.partitions import Axis
@@ -23,7 +23,6 @@ from sulq.values.query import Percentile, Query
 
 ENDS = ("low", "value", "high")
 MISSED = Fraction(1, 40)  # how often an end may be on the wrong side
-MAX_ROWS = 2**48  # whose distances 64 bits hold
 
 
 @dataclass(frozen=True, eq=False)
@@ -33,6 +32,8 @@ class Choice(InEachBlock):
     share: Fraction
     outer: tuple[Axis, ...]
     inner: tuple[Axis, ...]
+    tables: tuple[Weights, Weights] | None = None  # for a value and for the ends, once priced
+    margin: int = 0  # from the value's target to those of the ends, in parts of one row
 
     axes = ("end",)
     places = ENDS
@@ -49,17 +50,23 @@ class Choice(InEachBlock):
         two = one * (1 if all(a.public for a in self.outer) else 2)
         return Geometry(one, two, one, two, 1, whole=True)
 
-    def chosen(self, exact: list[list[int]], law: Choosing, uniform: Iterator[int]) -> list[Any]:
-        """The places of three cells for every outer cell."""
-        out = []
+    def ready(self, law: Choosing) -> Choice:
+        """Build its tables, so that none is left to build once it is paid."""
+        parts = self.share.denominator
         size = math.prod(len(a.labels) - (None in a.labels) for a in self.inner)
-        margin = math.ceil(math.log(size / MISSED) / law.ends * self.share.denominator)
+        tables = Weights.of(law.value / parts), Weights.of(law.ends / parts)
+        margin = math.ceil(math.log(size / MISSED) / law.ends * parts)
+        return replace(self, tables=tables, margin=margin)
+
+    def chosen(self, exact: list[list[int]], uniform: Iterator[int]) -> list[Any]:
+        """The places of three cells for every outer cell."""
+        assert self.tables is not None
+        on_value, on_end = self.tables
+        low, high = (-self.margin, on_end), (self.margin, on_end)
+        out = []
         for edges in self._edges(exact):
-            for end in ENDS:
-                rate = (law.value if end == "value" else law.ends) / self.share.denominator
-                target = {"low": -margin, "value": 0, "high": margin}[end]
-                found = choose(_distances(edges, target), rate, next(uniform))
-                out.append([found])
+            for target, weights in (low, (0, on_value), high):
+                out.append([choose(_distances(edges, target), weights, next(uniform))])
         return out
 
     def of(self, exact: list[list[int]]) -> list[list[int]]:

@@ -102,6 +102,7 @@ class Question:
     half_widths: tuple[float, ...] | None = None  # 95%, where other numbers are laid out than paid
     across: bool = False  # does the layout read a number off several cells, as a quantile?
     apart: bool = False  # are its bundles about different rows, each of which pays for one?
+    is_ready: bool = False  # was it run over zeros, so that only the engine can fail?
 
     @property
     def price(self) -> Price:

@@ -227,7 +227,7 @@ class Answers:
                 beat = self._beats_of(dataset).paid
                 with beat.coming(who.id):
                     question, work = await self._read(
-                        self._reading, who.id, dataset, lambda: make(db)
+                        self._reading, who.id, dataset, lambda: db.ready(make(db))
                     )
                     dataset.slots.of_one(work)  # refused if it takes too long
                 kind, weight, begins = dataset.slots.place(work)
@@ -411,7 +411,10 @@ class Answers:
         if isinstance(found, Exception):
             return found
         self._metrics.add(asked.record.tenant, "sulq_answers_total", dataset=asked.record.name)
-        return dumped(answer_body(found))
+        try:
+            return dumped(answer_body(found))
+        except Exception as error:  # its own, not that of the others in its batch
+            return error
 
     def _said_late(self, asked: Sequence[Asked], window: Window) -> list[bytes | Exception]:
         """What each of a late batch hears: what no longer depends on rows, or that it is late."""
