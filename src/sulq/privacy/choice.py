@@ -137,7 +137,8 @@ def choose(distances: Distances, weights: Weights, uniform: int) -> int:
 @lru_cache(maxsize=64)
 def _weights(rate: Fraction) -> Weights:
     farthest = math.floor(FARTHEST / rate)
-    factors, left = [], farthest
+    factors: list[list[int]] = []
+    left = farthest
     while left or not factors:
         step = _exp(rate * 2 ** (DIGIT * len(factors)))
         powers = accumulate(repeat(step, min(left, 2**DIGIT - 1)), DECIMALS.multiply, initial=ONE)
