@@ -80,6 +80,13 @@ def test_estimates_are_the_truth_or_not_known():
     assert known > 5 * count  # of what is known something is checked
 
 
+def test_what_has_no_noise_is_exact():
+    """A rounding is no number of rows. Worlds that once were wrong."""
+    wrong, known = wrong_in_all([542, 2454])
+    assert known
+    assert not wrong
+
+
 def by_relative_size(noisy, numbers, exact, totals, wanted, limits):
     """The rule of old: what is left over is small beside the form, in scaled floats."""
     squares = np.asarray(noisy.multiply(noisy).sum(axis=0)).ravel()

@@ -97,8 +97,12 @@ def estimate(
 def _answer(
     query: CheckedQuery, numbers: Array, covariance: Array, used: Sequence[Measured]
 ) -> Answer:
-    exact = [[Fraction(float(x)) for x in row] for row in numbers]
     stds = np.sqrt(np.maximum(np.diagonal(covariance, axis1=1, axis2=2), 0.0))
+    steps = [release.step for release in query.releases]
+    exact = [
+        [_on_grid(float(x), s, step) for x, s, step in zip(row, each, steps, strict=True)]
+        for row, each in zip(numbers, stds.tolist(), strict=True)
+    ]
     laws = [law for m in used for law in m.form.tariff.laws]
     found = released_answer(query, exact, stds.tolist(), spread_of(laws))
     if numbers.shape[1] == 1:
@@ -107,6 +111,12 @@ def _answer(
     factors = axes * np.sqrt(np.maximum(sizes, 0.0))[:, None, :]
     nested = tuple(tuple(map(tuple, cell)) for cell in factors.tolist())
     return replace(found, factors=nested)
+
+
+def _on_grid(number: float, std: float, step: Fraction) -> Fraction:
+    """The number; one without noise as the multiple of its step that it is but for rounding."""
+    found = Fraction(number)
+    return round(found / step) * step if std < FINE * step else found
 
 
 def _related(
