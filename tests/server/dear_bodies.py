@@ -17,8 +17,10 @@ import sys
 import threading
 import time
 from collections import Counter
+from collections.abc import Callable
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from functools import lru_cache, partial
 
 SIZES = (1_000, 20_000, 200_000, 1_000_000)
 FORM, JSON = "application/x-www-form-urlencoded", "application/json"
@@ -29,13 +31,14 @@ ENDING = ("/keys/rotate", "/sign-out", "/account/replace", "/owner/close", "/own
 
 @dataclass(frozen=True)
 class Dear:
-    """One request, as it is sent."""
+    """One request, which is written when it is sent: a thousand large ones are much."""
 
     what: str
-    data: bytes
+    size: int
+    make: Callable[[], bytes] = field(compare=False)
 
     def __str__(self):
-        return f"{self.what} ({len(self.data):,} bytes)"
+        return f"{self.what}, {self.size:,} bytes"
 
 
 def repeated(part, size, between=b","):
@@ -43,29 +46,43 @@ def repeated(part, size, between=b","):
     return between.join([part] * max(1, size // (len(part) + len(between))))
 
 
+GENERAL = ("objects", "one text", "names")  # for any field; what else is for fields of a name
+FOR = {
+    "query": ("a query", "a query of many", "a bad query", "keys", "depth"),
+    "queries": ("queries", "bad queries", "numbers", "texts"),
+    "rows": ("queries", "numbers"),
+    "sql": ("sql", "columns", "brackets", "escapes"),
+    "define": ("functions", "brackets"),
+    "programs": ("texts", "escapes"),
+    "schema": ("toml", "some depth"),
+}
+
+
+@lru_cache(maxsize=4)
 def values(size):
     """JSON values that cost more than their bytes."""
-    yield "objects", b"[" + repeated(b"{}", size) + b"]"
-    yield "lists", b"[" + repeated(b"[]", size) + b"]"
-    yield "numbers", b"[" + repeated(b"1", size) + b"]"
-    yield "texts", b"[" + repeated(b'"a"', size) + b"]"
-    yield "depth", b"[" * (size // 2) + b"]" * (size // 2)
-    yield "some depth", b"[" + repeated(b"[" * 30 + b"]" * 30, size) + b"]"
-    yield "names", b"{" + b",".join(b'"k%d":1' % i for i in range(size // 10)) + b"}"
-    yield "one text", b'"' + b"a" * size + b'"'
-    yield "escapes", b'"' + repeated(b"\\u00e9", size, b"") + b'"'
-    yield "queries", b"[" + repeated(b'{"where":"age > 1"}', size) + b"]"
-    yield "bad queries", b"[" + repeated(b'{"where":[{},{}]}', size) + b"]"
-    yield "a query", b'{"where":' + json.dumps(condition(size)).encode() + b"}"
-    yield "a query of many", b'{"values":[' + repeated(b'"age + 1"', size) + b"]}"
-    yield "a bad query", b'{"where":[' + repeated(b"{}", size) + b"]}"
-    yield "keys", b'{"rows":{"kind":"rows","keys":[' + repeated(b"1234567", size) + b"]}}"
-    yield "sql", json.dumps(f"select count(*) from people where {condition(size)}").encode()
     columns = repeated("sum(income)", size, ", ")
-    yield "columns", json.dumps(f"select {columns} from people").encode()
-    yield "toml", json.dumps("[columns.a]\n" + "a.b.c = [1, 2]\n" * (size // 16)).encode()
-    yield "brackets", json.dumps("select " + "(" * size).encode()
-    yield "functions", json.dumps("def f(x):\n" + "    y = x + 1\n" * (size // 15)).encode()
+    return {
+        "objects": b"[" + repeated(b"{}", size) + b"]",
+        "numbers": b"[" + repeated(b"1", size) + b"]",
+        "texts": b"[" + repeated(b'"a"', size) + b"]",
+        "depth": b"[" * (size // 2) + b"]" * (size // 2),
+        "some depth": b"[" + repeated(b"[" * 30 + b"]" * 30, size) + b"]",
+        "names": b"{" + b",".join(b'"k%d":1' % i for i in range(size // 10)) + b"}",
+        "one text": b'"' + b"a" * size + b'"',
+        "escapes": b'"' + repeated(b"\\u00e9", size, b"") + b'"',
+        "queries": b"[" + repeated(b'{"where":"age > 1"}', size) + b"]",
+        "bad queries": b"[" + repeated(b'{"where":[{},{}]}', size) + b"]",
+        "a query": b'{"where":' + json.dumps(condition(size)).encode() + b"}",
+        "a query of many": b'{"values":[' + repeated(b'"age + 1"', size) + b"]}",
+        "a bad query": b'{"where":[' + repeated(b"{}", size) + b"]}",
+        "keys": b'{"rows":{"kind":"rows","keys":[' + repeated(b"1234567", size) + b"]}}",
+        "sql": json.dumps(f"select count(*) from people where {condition(size)}").encode(),
+        "columns": json.dumps(f"select {columns} from people").encode(),
+        "toml": json.dumps("[columns.a]\n" + "a.b.c = [1, 2]\n" * (size // 16)).encode(),
+        "brackets": json.dumps("select " + "(" * size).encode(),
+        "functions": json.dumps("def f(x):\n" + "    y = x + 1\n" * (size // 15)).encode(),
+    }
 
 
 def condition(size):
@@ -73,18 +90,20 @@ def condition(size):
     return " or ".join(f"age > {i % 97}.5" for i in range(max(1, size // 14)))
 
 
-def forms(size, token, fields):
+def forms(size, token):
     """Forms of a page; the token proves that they are ours."""
     begun = f"csrf={token}&request={'a' * 32}&".encode()
-    yield "fields", begun + repeated(b"a=b", size, b"&")
-    yield "different fields", begun + b"&".join(b"k%d=v" % i for i in range(size // 8))
-    yield "a long field", begun + b"a=" + b"x" * size
-    yield "escapes", begun + b"a=" + repeated(b"%C3%A9", size, b"")
-    yield "spaces", begun + b"a=" + b"+" * size
-    for name in fields:
-        text = condition(size).replace(" ", "+").replace(">", "%3E")
-        yield f"{name} of many parts", begun + f"{name}={text}".encode()
-        yield f"{name} repeated", begun + repeated(f"{name}=age".encode(), size, b"&")
+    text = condition(size).replace(" ", "+").replace(">", "%3E").encode()
+    return {
+        "fields": begun + repeated(b"a=b", size, b"&"),
+        "different fields": begun + b"&".join(b"k%d=v" % i for i in range(size // 8)),
+        "a long field": begun + b"a=" + b"x" * size,
+        "escapes": begun + b"a=" + repeated(b"%C3%A9", size, b""),
+        "a long question": begun + b"kind=sql&sql=select+count(*)+from+people+where+" + text,
+        "a long predicate": begun + b"kind=count&where=" + text,
+        "columns": begun + b"&".join(
+            b"name-%d=c%d&type-%d=integer" % (i, i, i) for i in range(size // 30)),
+    }  # fmt: skip
 
 
 def files(size, token):
@@ -94,9 +113,11 @@ def files(size, token):
         return f'--{MARK}\r\ncontent-disposition: form-data; name="{name}"{more}\r\n\r\n'.encode()
 
     begun = part("csrf") + token.encode() + b"\r\n"
-    yield "parts", begun + repeated(part("a") + b"b", size, b"\r\n")
-    yield "a long head", begun + part("a" * size)
-    yield "a file", begun + part("file", '; filename="x.csv"') + b"1\n" * (size // 2)
+    return {
+        "parts": begun + repeated(part("a") + b"b", size, b"\r\n"),
+        "a long head": begun + part("a" * size),
+        "a file": begun + part("file", '; filename="x.csv"') + b"1\n" * (size // 2),
+    }
 
 
 def request(method, path, headers, body=b"", chunk=None):
@@ -152,46 +173,54 @@ def dear_requests(api, pages, key, cookie, token, sizes=SIZES):
     for size in sizes:
         for method, path, fields in api_routes(api):
             place = filled(path, "nothing" if method == "DELETE" else "people")
-            for what, value in values(size):
-                whole = b'{"x":' + value + b"}" if not fields else value
-                if what in ("objects", "names"):
-                    yield Dear(f"no key, {method} {path}, {what}", request(
-                        method, place, {"content-type": JSON}, whole))  # fmt: skip
-                if path.endswith(ENDING):
-                    continue
-                for field in fields or [""]:
-                    body = b'{"%s":%s}' % (field.encode(), value) if field else whole
-                    yield Dear(f"key, {method} {path}, {field} {what}",
-                               request(method, place, known, body))  # fmt: skip
-            if not path.endswith(ENDING):
-                yield from oddly_sent(method, path, place, known, size)
+            yield _dear(f"no key, {method} {path}, objects", size, method, place,
+                        {"content-type": JSON}, "x", "objects")  # fmt: skip
+            if path.endswith(ENDING):
+                continue
+            for name in fields or ["x"]:
+                for what in (*GENERAL, *FOR.get(name, ())):
+                    yield _dear(f"key, {method} {path}, {name}: {what}", size, method, place,
+                                known, name, what)  # fmt: skip
+            yield from oddly_sent(method, path, place, known, size)
         for method, path, takes_file in page_routes(pages):
             yield from _page(method, path, takes_file, cookie, token, size)
 
 
+def _dear(about, size, method, place, headers, name, what):
+    def make():
+        return request(method, place, headers, b'{"%s":%s}' % (name.encode(), values(size)[what]))
+
+    return Dear(about, size, make)
+
+
 def oddly_sent(method, path, place, known, size):
     """Bodies and heads that cost more to take than to read."""
-    body = b'{"x":' + b"1" * size + b"}"
-    yield Dear(f"key, {method} {path}, tiny chunks", request(method, place, known, body, 1))
     names = {f"a{i}": "b" for i in range(size // 8)}
-    yield Dear(f"key, {method} {path}, headers", request(method, place, known | names))
     packed = known | {"content-encoding": "gzip"}
-    yield Dear(f"key, {method} {path}, packed", request(method, place, packed, b"\x1f\x8b" + body))
+    ways = {
+        "tiny chunks": lambda: request(method, place, known, b"1" * size, 1),
+        "headers": lambda: request(method, place, known | names),
+        "packed": lambda: request(method, place, packed, b"\x1f\x8b" + b"1" * size),
+    }
+    for what, make in ways.items():
+        yield Dear(f"key, {method} {path}, {what}", size, make)
 
 
 def _page(method, path, takes_file, cookie, token, size):
-    place = filled(path)
     ours = {"origin": "http://127.0.0.1", "sec-fetch-site": "same-origin"}
-    kind = f"multipart/form-data; boundary={MARK}" if takes_file else FORM
-    names = ("where", "sql", "values", "columns", "source", "name", "schema")
-    shown = files(size, token) if takes_file else forms(size, token, names)
-    for what, body in [*shown] if method == "POST" else [("a body", b"x" * size)]:
-        headers = ours | {"content-type": kind}
-        if what in ("fields", "escapes", "a body", "parts"):
-            yield Dear(f"no key, {method} {path}, {what}", request(method, place, headers, body))
+    ours["content-type"] = f"multipart/form-data; boundary={MARK}" if takes_file else FORM
+    form = files if takes_file else forms
+    for what in form(0, token) if method == "POST" else ["a body"]:
+
+        def make(headers, what=what):
+            body = form(size, token)[what] if method == "POST" else b"x" * size
+            return request(method, filled(path), headers, body)
+
+        if what in ("fields", "a body", "parts"):
+            yield Dear(f"no key, {method} {path}, {what}", size, partial(make, ours))
         if not path.endswith(ENDING):
-            known = headers | {"cookie": cookie}
-            yield Dear(f"key, {method} {path}, {what}", request(method, place, known, body))
+            known = ours | {"cookie": cookie}
+            yield Dear(f"key, {method} {path}, {what}", size, partial(make, known))
 
 
 # ---- PostgreSQL's door ----------------------------------------------------------------------

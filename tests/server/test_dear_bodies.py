@@ -9,6 +9,7 @@ at most 300 MB. SULQ_DEAR_SECONDS is how long each flood lasts. In `make test` b
 """
 
 import os
+import random
 import socket
 import statistics
 import time
@@ -41,16 +42,17 @@ WORST = 10  # of all requests, that are sent so
 ME_SECONDS = 0.05
 BEATS = 2
 GROWTH_BYTES = 300_000_000
-SCREENED_SECONDS = 300  # for all requests once
+SCREENED_SECONDS = float(os.environ.get("SULQ_DEAR_SCREEN", "300"))  # for all requests once
+LONGEST_SECONDS = 5  # for one of them
 NO_LIMITS = {
     "SULQ_SERVER_RATE": "1e6", "SULQ_SERVER_BURST": "1000000", "SULQ_SERVER_AT_ONCE": "100000",
 }  # fmt: skip
 OBJECTS = b"[" + repeated(b"{}", 10**6 - 60) + b"]"
 JSON_HEADERS = {"content-type": "application/json"}
 KNOWN = [  # what was found first, whatever is worst now
-    Dear("a token of objects", request(
+    Dear("a token of objects", 10**6, lambda: request(
         "POST", "/v1/token", JSON_HEADERS, b'{"subject_token":%s}' % OBJECTS)),
-    Dear("a sign-in of escapes", request(
+    Dear("a sign-in of escapes", 10**6, lambda: request(
         "POST", "/console/sign-in", {"content-type": "application/x-www-form-urlencoded",
         "origin": "http://127.0.0.1"}, repeated(b"a=%41", 10**6, b"&"))),
 ]  # fmt: skip
@@ -73,7 +75,7 @@ class Seen:
         return self
 
     def __exit__(self, *error):
-        self.child.terminate()
+        self.child.kill()  # what one of them takes may go on for long without limits
         self._served.__exit__(*error)
 
     def loop_seconds(self):
@@ -91,7 +93,7 @@ class Seen:
 
     def send(self, data):
         """Send this once, and wait for the reply."""
-        with socket.create_connection(self.place, timeout=60) as own:
+        with socket.create_connection(self.place, timeout=LONGEST_SECONDS) as own:
             with suppress(OSError):
                 own.sendall(data)
             with suppress(OSError):
@@ -106,8 +108,9 @@ class Seen:
 
 def cost(server, dear):
     """The seconds of the event loop, and of all threads, that a request takes."""
+    data = dear.make()
     before = server.loop_seconds(), server.seconds()
-    server.send(dear.data)
+    server.send(data)
     return server.loop_seconds() - before[0], server.seconds() - before[1]
 
 
@@ -123,11 +126,14 @@ def worst(instance):
     found, end = [], time.monotonic() + SCREENED_SECONDS
     with Seen(instance, **NO_LIMITS) as server:
         before = server.memory()
-        for dear in server.dear():
+        everything = list(server.dear())
+        random.Random(1).shuffle(everything)  # should there be no time for all
+        for dear in everything:
             if time.monotonic() > end:
                 break
             found.append((*cost(server, dear), dear))
-        print(f"\n{len(found)} requests; memory grew by {(server.memory() - before) / 1e6:.0f} MB")
+        grown = (server.memory() - before) / 1e6
+        print(f"\n{len(found)} of {len(everything)} requests; memory grew by {grown:.0f} MB")
     chosen = dict.fromkeys(KNOWN)
     for by in (0, 1):
         found.sort(key=lambda line: -line[by])
@@ -156,7 +162,8 @@ def bob(server):
     me = timed(lambda: instance.call("GET", "/v1/me"))
     where = f"income > {next(instance.number)}.5"
     answer = timed(lambda: instance.ask(where))
-    assert (me[1], answer[1]) == ("reply", "reply")
+    assert me[1] == "reply"
+    assert answer[1] in ("reply", "Late")  # which takes as long, and is an alarm for other tests
     return me[0], answer[0]
 
 
@@ -189,7 +196,10 @@ def wrong(server, what, flood):
 def test_the_dearest_requests_hold_nobody_up(worst, shipped, capsys):
     """Of all routes and sizes, forty at once."""
     with capsys.disabled():
-        found = [wrong(shipped, dear, flooding(*shipped.place, dear.data, MANY)) for dear in worst]
+        found = []
+        for dear in worst:
+            flood = flooding(*shipped.place, dear.make(), MANY)
+            found.append(wrong(shipped, dear, flood))
     assert [what for each in found for what in each] == []
 
 
