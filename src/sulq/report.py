@@ -70,11 +70,11 @@ def budget_of(ledger: Ledger) -> dict[str, Any]:
 
 
 def group_of(ledger: Ledger) -> dict[str, Any] | None:
-    """The group of datasets it spends one T with, and what was charged in each of them."""
+    """The group of datasets it spends one T with, and the most anyone spent in each."""
     now = ledger.standing()
     if now is None:
         return None
-    members = [{"name": m.name, "spent_micro": m.whole} for m in now.members]
+    members = [{"name": m.name, "spent_micro": m.top} for m in now.members]
     return {"name": ledger.group, "elsewhere_micro": now.elsewhere, "members": members}
 
 

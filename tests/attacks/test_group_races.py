@@ -120,7 +120,7 @@ def whole(where):
     standing = books[0].standing()
     for book in books:
         book.close()
-    assert all(m.whole >= own for m, own in zip(standing.members, charged, strict=True))
+    assert all(m.top >= own for m, own in zip(standing.members, charged, strict=True))
     return charged, standing
 
 

@@ -127,7 +127,6 @@ MEMBERS = Table(
     Column("cells", NUMBER, nullable=False),
     Column("base", NUMBER, nullable=False),
     Column("most", NUMBER, nullable=False),
-    Column("whole", NUMBER, nullable=False),
 )
 SHARES = Table(
     "shares",

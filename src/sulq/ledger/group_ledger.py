@@ -53,8 +53,7 @@ class Standing:
 
     total: int
     spent: int  # the most that anyone in any of its datasets has spent
-    elsewhere: int  # charged in all its other datasets
-    others: int  # the most that anyone in one of the others has spent
+    elsewhere: int  # the most that anyone has spent in all its other datasets
     members: tuple[Member, ...]
 
 
@@ -157,7 +156,7 @@ class GroupLedger(Book):
         """The member with the ledger of this id."""
         return next((m for m in self.members() if m.id == id), None)
 
-    def check_room(self, name: str, id: str, top: int, whole: int) -> None:
+    def check_room(self, name: str, id: str, top: int) -> None:
         """Raise unless a dataset that spent so much may join."""
         members = self.members()
         if any(m.id == id for m in members):
@@ -168,8 +167,7 @@ class GroupLedger(Book):
                 "ledger. Nothing was charged.\nIf its rows changed run `sulq refresh`; else give "
                 "it another name."
             )
-        together = largest([*members, Member(-1, id, name, "", 1, top, 0, whole)])
-        if together > self.total:
+        if largest(members) + top > self.total:
             raise Refused(
                 f"{name!r} brings what it spent: the datasets of the group {self.name!r} would "
                 "have spent more than its T together, and what is spent cannot be taken back. "
@@ -177,9 +175,7 @@ class GroupLedger(Book):
             )
 
     @patient
-    def join(
-        self, id: str, name: str, ledger: str, cells: int, spending: Spending, whole: int
-    ) -> Member:
+    def join(self, id: str, name: str, ledger: str, cells: int, spending: Spending) -> Member:
         """Let a dataset in with what it spent, unless it is in already."""
         with self._writing() as page:
             members = members_in(page.connection)
@@ -187,11 +183,11 @@ class GroupLedger(Book):
             if known is not None:
                 return known
             extra = {cell: amount for cell, amount in spending.extra.items() if amount}
-            fields = (len(members), id, name, ledger, cells, spending.base, spending.most, whole)
+            fields = (len(members), id, name, ledger, cells, spending.base, spending.most)
             member = Member(*fields)
             body = {
                 "member": member.number, "id": id, "name": name, "ledger": ledger, "cells": cells,
-                "base": spending.base, "extra": extra, "whole": whole,
+                "base": spending.base, "extra": extra,
             }  # fmt: skip
             self._append(page, "join", body, [*members, member])
             write_member(page, member, extra)
@@ -246,7 +242,7 @@ class GroupLedger(Book):
         entries: list[tuple[str, Request, list[Member], int]] = []
         for key, request in new:
             spending.add(request.price, request.cells)
-            member = spent(member, spending, request.price)
+            member = spent(member, spending)
             members = [*members[:number], member, *members[number + 1 :]]
             room = room_beside(self.total, members, number, spending, request.cells)
             entries.append((key, request, members, room))
@@ -268,9 +264,7 @@ class GroupLedger(Book):
         price = sum(request.price for request in new)
         everybody = any(request.price and request.cells is None for request in new)
         own = spending.top if everybody else spending.base + max(spending.extra.values(), default=0)
-        there = elsewhere(members, number)
-        others = [elsewhere(members, m.number) + m.top for m in members if m.number != number]
-        over = max([own + there, *others]) - self.total
+        over = own + elsewhere(members, number) - self.total
         if price and over > 0:
             raise BudgetExceeded(price, max(price - over, 0), name, f" of the group {self.name!r}")
 
@@ -302,11 +296,9 @@ class GroupLedger(Book):
         """What is spent, as this member sees it."""
         with self._reading() as connection:
             members = members_in(connection)
-        others = [elsewhere(members, m.number) + m.top for m in members if m.number != number]
         return Standing(
-            self.total, largest(members), elsewhere(members, number), max(others, default=0),
-            tuple(members),
-        )  # fmt: skip
+            self.total, largest(members), elsewhere(members, number), tuple(members)
+        )
 
     @patient
     def spending(self, number: int) -> Spending:
@@ -369,15 +361,10 @@ class Membership:
         return self._group.standing(self._number)
 
     def by_cell(self, cells: int) -> dict[int, int]:
-        """What the rows of each cell can no longer spend.
-
-        What was charged to them here and to anyone elsewhere; and since a charge on one cell counts
-        in full elsewhere, no less than the most that anyone spent there.
-        """
+        """What the rows of each cell can have spent: here, and the most of anyone elsewhere."""
         found, now = self._group.spending(self._number), self.standing()
         return {
-            cell: max(found.base + found.extra.get(cell, 0) + now.elsewhere, now.others)
-            for cell in range(cells)
+            cell: found.base + found.extra.get(cell, 0) + now.elsewhere for cell in range(cells)
         }
 
     def verify(self) -> int:
@@ -422,9 +409,8 @@ def entered(disk: Place, seal: Seal | None, replay: Replay) -> Membership | None
     group = GroupLedger.reopen(beside(disk, replay.group["ledger"]), seal)
     try:
         member = group.join(
-            replay.id, replay.group["name"], name_of(disk), replay.cells, replay.spending,
-            replay.whole,
-        )  # fmt: skip
+            replay.id, replay.group["name"], name_of(disk), replay.cells, replay.spending
+        )
         found = Membership(group, member.number)
         found.check_covers(replay.spending, replay.cells)
     except BaseException:

@@ -1,8 +1,8 @@
 """What the datasets of a group have spent, and its tables as the chain alone says they must be.
 
-Someone may be in every dataset of a group. A row of one has spent what was charged to its own cell
-there, and all that was charged in every other, whatever the cells: the largest such sum is what the
-group has spent of its one T.
+Someone may be in every dataset of a group, but in one cell of each. So they have spent at most the
+sum, over the datasets, of the highest spending of any cell: that is what the group has spent of its
+one T. docs/howto/groups.md says why that is enough.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ _members = select(MEMBERS).order_by(MEMBERS.c.member)
 _set_member = (
     update(MEMBERS)
     .where(MEMBERS.c.member == bindparam("which"))
-    .values(base=bindparam("all"), most=bindparam("top"), whole=bindparam("sum"))
+    .values(base=bindparam("all"), most=bindparam("top"))
 )
 _set_share = (
     update(SHARES)
@@ -53,7 +53,6 @@ class Member:
     cells: int
     base: int  # by all its cells
     most: int  # by one cell beyond that
-    whole: int  # the sum of all its charges, whatever their cells
 
     @property
     def top(self) -> int:
@@ -62,14 +61,13 @@ class Member:
 
 
 def elsewhere(members: Sequence[Member], number: int) -> int:
-    """What is charged in all other datasets: in full, since anyone may be in any cell there."""
-    return sum(m.whole for m in members if m.number != number)
+    """The most that anyone can have spent in all other datasets: they may be in any cell there."""
+    return sum(m.top for m in members if m.number != number)
 
 
 def largest(members: Sequence[Member]) -> int:
-    """The most that anyone in any of the datasets can have spent."""
-    whole = sum(m.whole for m in members)
-    return max((whole - m.whole + m.top for m in members), default=0)
+    """The most that anyone can have spent in all datasets together."""
+    return sum(m.top for m in members)
 
 
 def room_beside(
@@ -77,15 +75,12 @@ def room_beside(
     cells: Iterable[int] | None,
 ) -> int:  # fmt: skip
     """The highest price that a question about these cells of a member may still have."""
-    others = (elsewhere(members, m.number) + m.top for m in members if m.number != number)
-    room = spending.room(total - elsewhere(members, number), cells)
-    return max(min(room, total - max(others, default=0)), 0)
+    return max(spending.room(total - elsewhere(members, number), cells), 0)
 
 
-def spent(member: Member, spending: Spending, price: int) -> Member:
-    """The member with its spending as it is now, after this price."""
-    whole = member.whole + price
-    return replace(member, base=spending.base, most=spending.most, whole=whole)
+def spent(member: Member, spending: Spending) -> Member:
+    """The member with its spending as it is now."""
+    return replace(member, base=spending.base, most=spending.most)
 
 
 # ---- tables ---------------------------------------------------------------------------------
@@ -120,7 +115,7 @@ def write_member(page: Page, member: Member, extra: dict[int, int]) -> None:
 
 def write_spending(page: Page, member: Member, extra: dict[int, int]) -> None:
     """Keep what a member spent."""
-    sums = {"which": member.number, "all": member.base, "top": member.most, "sum": member.whole}
+    sums = {"which": member.number, "all": member.base, "top": member.most}
     page.index(_set_member, sums)
     page.index(
         _set_share,
@@ -164,7 +159,7 @@ class GroupReplay(Following):
             self._spend(number, body)
         elif kind == "level":
             self._spending[body["member"]].level()
-            self._sums(body["member"], 0)
+            self._sums(body["member"])
         else:
             return
         self.head = replace(self.head, base=largest(self.members))
@@ -174,9 +169,9 @@ class GroupReplay(Following):
     def _join(self, number: int, body: dict[str, Any]) -> None:
         extra = {int(cell): amount for cell, amount in body["extra"].items()}
         most = max(extra.values(), default=0)
-        if body["member"] != len(self.members) or body["whole"] < body["base"] + most:
+        if body["member"] != len(self.members):
             raise damaged(number, "does not add up")
-        names = ("id", "name", "ledger", "cells", "base", "whole")
+        names = ("id", "name", "ledger", "cells", "base")
         fields = {name: body[name] for name in names}
         self.members.append(Member(number=body["member"], most=most, **fields))
         self._spending.append(Spending(body["base"], most, extra))
@@ -186,10 +181,10 @@ class GroupReplay(Following):
             raise damaged(number, "does not add up")
         self._spent.add(body["question"])
         self._spending[body["member"]].add(body["price"], body["cells"])
-        self._sums(body["member"], body["price"])
+        self._sums(body["member"])
 
-    def _sums(self, number: int, price: int) -> None:
-        self.members[number] = spent(self.members[number], self._spending[number], price)
+    def _sums(self, number: int) -> None:
+        self.members[number] = spent(self.members[number], self._spending[number])
 
     def compare(self, connection: Connection) -> None:
         """Raise if a table says anything else."""

@@ -189,7 +189,7 @@ class Ledger(Book, History):
         if self._group is None:
             with self._reading() as connection:
                 replay = audit(connection)
-            group.check_room(self.name, replay.id, replay.spending.top, replay.whole)
+            group.check_room(self.name, replay.id, replay.spending.top)
             ledger = group.called
             with self._writing() as page:
                 page.append(

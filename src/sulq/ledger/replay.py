@@ -81,7 +81,6 @@ class Replay(Following):
         self.id = ""
         self.group: dict[str, Any] | None = None  # the group it joined, and where its ledger is
         self.freeze: Freeze | None = None
-        self.prices = 0  # of all charges together
         self.discoveries = 0
         self.since = 0  # the entry since which rows were only added to
         self._spending = Spending(0, 0, {})  # as the tables have it
@@ -159,11 +158,6 @@ class Replay(Following):
         return Spending(now.base, now.most, now.extra, now.width)
 
     @property
-    def whole(self) -> int:
-        """All that was charged, whatever the cells."""
-        return max(self.prices, self._spending.top)
-
-    @property
     def remaining(self) -> int:
         """The least that any row may have left; below 0 if older refreshes let rows outspend."""
         return self.total - self._highest.base - self._highest.most
@@ -182,7 +176,6 @@ class Replay(Following):
             wrong = wrong or body["left"] > room or ("group" not in body and body["left"] != room)
         if wrong or body.get("group", remaining) > remaining:
             raise damaged(number, "does not add up")
-        self.prices += body["price"]
         self._to_head()
         self._spend(number, body)
         self.charges[number] = charge_row(number, body, self.head.epoch, self.since)
