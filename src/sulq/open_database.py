@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import warnings
 from collections.abc import Callable, Mapping
+from contextlib import ExitStack
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -19,6 +20,7 @@ from sulq.errors import PromiseError, Refused, SchemaError
 from sulq.expressions.dialect import load as load_parser
 from sulq.ledger.guard import Guard, guard_of
 from sulq.ledger.open_periods import ORDER, is_order_known, schema_of
+from sulq.ledger.terms import ASSIGNMENT
 from sulq.ledger.types import MEMORY, Group
 from sulq.planner import Planner
 from sulq.privacy.fitting import proposal
@@ -384,24 +386,28 @@ def refresh(
     found = settled(open_source(source, table, name, engine))
     where, _ = places(found, ledger, group)
     book, seal = of_other_rows(where)
-    declared = schema_of(book.terms) if schema is None else Schema.load(schema)
-    found = star_source(found, declared)
-    running = open_engine(found, declared, engine, show("scanning"))
-    guard = guard_of(found, running, seal)
-    promise, pricing = begun_with(book)
-    claims.check_cells(book.terms, running.schema)
-    claims.check_people(schema_of(book.terms), running.schema)
-    _subject(promise, running.schema)
-    with seal.held():
-        claims.check_refreshed(seal, guard)
-        claims.forget_periods(seal, running)
-        terms = claims.terms_of(running, promise.to_json(), pricing)
-        if schema is None and not is_order_known(book.terms):
-            del terms[ORDER]  # an older ledger's: nobody has said it yet
-        same = claims.same_rows(seal, guard, found, book.terms, running.schema)
-        cells = running.schema.cell_count
-        book.renew(terms, {"reason": reason}, cells=cells, same_rows=same)
-        claims.remember(seal, guard)
-        claims.know_periods(seal, running)
+    with ExitStack() as refused:
+        refused.callback(book.close)
+        declared = schema_of(book.terms) if schema is None else Schema.load(schema)
+        found = star_source(found, declared)
+        running = open_engine(found, declared, engine, show("scanning"))
+        refused.callback(running.close)
+        guard = guard_of(found, running, seal)
+        promise, pricing = begun_with(book)
+        claims.check_cells(book.terms, running.schema)
+        claims.check_people(schema_of(book.terms), running.schema)
+        _subject(promise, running.schema)
+        with seal.held():
+            claims.check_refreshed(seal, guard)
+            claims.forget_periods(seal, running)
+            terms = claims.terms_of(running, promise.to_json(), pricing)
+            if schema is None and not is_order_known(book.terms):
+                del terms[ORDER], terms[ASSIGNMENT]  # an older ledger's: nobody has said it yet
+            same = claims.same_rows(seal, guard, found, book.terms, running.schema)
+            cells = running.schema.cell_count
+            book.renew(terms, {"reason": reason}, cells=cells, same_rows=same)
+            claims.remember(seal, guard)
+            claims.know_periods(seal, running)
+        refused.pop_all()
     more = partial(append, source, ledger=where, table=table, name=name)
     return _database(running, promise, book, guard, pricing, found.name, more)

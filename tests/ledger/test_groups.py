@@ -108,7 +108,7 @@ def test_the_highest_spending_of_any_cell_counts_in_the_others(folder):
 
 
 def test_nobody_is_said_to_have_spent_more_than_anybody_met(folder):
-    """All, the north and the south asked here, all there: three at most for one person, not four."""
+    """All, the north and the south asked here, all there: three for one person, not four."""
     a, b = opened("people"), opened("visits")
     a.count("sick")
     a.count("sick and region = 'north'")

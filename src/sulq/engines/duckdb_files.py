@@ -57,6 +57,7 @@ def texts_of(source: Source, schema: Schema | None, names: list[str]) -> list[st
         return names
     if source.kind != "parquet" or schema is None or not schema.file.hive_partitions:
         return []
+    _check_above(source, schema)
     folders = [name for name in partitions_of(source) if name in schema.names]
     private = next((name for name in folders if not schema[name].public), None)
     if private is not None:
@@ -65,6 +66,23 @@ def texts_of(source: Source, schema: Schema | None, names: list[str]) -> list[st
             "files: declare it public = true, or leave it out of the schema."
         )
     return folders
+
+
+def _check_above(source: Source, schema: Schema) -> None:
+    """Refuse a column that a folder above the source names: a rename would move all rows.
+
+    Inside the source a folder's name is part of what the rows are known by; above it is not.
+    """
+    assert source.path is not None
+    root = source.path if source.path.is_dir() else source.path.parent
+    above = (part.partition("=")[0] for part in root.parts if "=" in part)
+    name = next((name for name in above if name in schema.names), None)
+    if name is not None:
+        raise SchemaError(
+            f"column {name!r} is the name of a folder above the source, and a folder that is "
+            "renamed would put all rows under another value. Open the folder above it, or leave "
+            "the column out of the schema."
+        )
 
 
 def _csv_options(delimiter: str, names: list[str]) -> str:

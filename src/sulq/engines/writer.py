@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from sulq.engines.function_sql import SPELLING, lean, moments_known, seconds_since_1970
-from sulq.expressions.columns import PRIME, ends
+from sulq.expressions.columns import PRIME, ends, without_range
 from sulq.expressions.node import Node, number_of
 from sulq.expressions.quoting import quote, text
 from sulq.questions.check import CheckedQuery
@@ -286,14 +286,17 @@ class Writer:
         return " OR ".join(f"{found} BETWEEN {low} AND {high - 1}" for low, high in pairs)
 
     def key_number(self) -> str:
-        """The key mod 2^31 - 1; text by the first 7 hex digits of its md5; missing is 0."""
+        """The key mod 2^31 - 1; text by the first 7 hex digits of its md5; missing is 0.
+
+        Never clamped to low and high, in whatever type it is stored: a key names a row.
+        """
         key = self.schema.key
         assert key is not None
         name, kind = self._stored(key), self.physical[key.name]
         if key.type == "text":
             return f"COALESCE(CAST({self.digits(name)} AS BIGINT), 0)"
         if kind in ("FLOAT", "DOUBLE"):
-            name = self.read(key)
+            name = self.integer(without_range(key), name)
         elif kind in ("UBIGINT", "HUGEINT", "UHUGEINT"):
             name = self.person(key)
         else:

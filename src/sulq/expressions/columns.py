@@ -5,6 +5,7 @@ from __future__ import annotations
 import datetime
 import hashlib
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -209,7 +210,12 @@ def key_vector(array: Any, key: Column) -> Vector:
         found = [None if x is None else int(x) for x in array.to_pylist()]
         return Vector(np.array(found, dtype=object), np.array([x is not None for x in found]))
     raw = array if plain else arrow_vector(array)
-    return read(raw, key) if raw.data.dtype.kind == "f" else raw
+    return read(raw, without_range(key)) if raw.data.dtype.kind == "f" else raw
+
+
+def without_range(key: Column) -> Column:
+    """The key as it names a row: floats as whole numbers, never clamped to low and high."""
+    return replace(key, low=None, high=None, nullable=True)
 
 
 def key_numbers(array: Any, key: Column) -> NDArray[np.int64]:

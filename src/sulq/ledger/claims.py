@@ -6,6 +6,7 @@ brought here without its seal are all refused. What may change when rows are ref
 
 from __future__ import annotations
 
+import json
 import warnings
 from collections.abc import Mapping
 from contextlib import ExitStack
@@ -33,9 +34,11 @@ from sulq.ledger.open_periods import ORDER, cell_order, is_order_known, schema_o
 from sulq.ledger.period_rows import PeriodRows, present
 from sulq.ledger.postgres_seal import ServerSeal
 from sulq.ledger.seal import Seal
+from sulq.ledger.terms import ASSIGNMENT
 from sulq.ledger.types import MEMORY, Group
 from sulq.sources.source import Source, open_source, settled
 from sulq.sources.star_source import star_source
+from sulq.values.assignment import Assignment, persons_of
 from sulq.values.schema import Schema
 
 
@@ -244,6 +247,7 @@ def terms_of(engine: Engine, promise: Mapping[str, Any], pricing: str) -> dict[s
         "promise": {**promise, "pricing": pricing},
         "schema": engine.schema.to_json(),
         "rows": engine.rows,
+        ASSIGNMENT: Assignment.of(engine.schema).digest,
     }
     if engine.schema.period is not None:
         terms["periods"] = present(engine)
@@ -259,17 +263,14 @@ def terms_of(engine: Engine, promise: Mapping[str, Any], pricing: str) -> dict[s
 def same_rows(
     seal: Seal, guard: Guard, found: Source, terms: Mapping[str, Any], new: Schema
 ) -> bool:
-    """Is it proved that each row kept its cell? Only by the same bytes, read in the same way.
+    """True if it is proved that each row kept its cell: the same bytes and the same assignment.
 
     Keys prove less: a table may number its rows anew, and a person may get another key. Nor does
-    a ledger that does not say how its cells are numbered.
+    a ledger without an assignment prove anything.
     """
-    if not is_order_known(terms):
-        return False
-    old = schema_of(terms)
     whole = found.kind in ("parquet", "csv", "json", "arrow")  # one table, whatever its name
     same = whole and seal.current() == guard.fingerprint
-    return same and (old.cell_columns, old.file) == (new.cell_columns, new.file)
+    return same and terms.get(ASSIGNMENT) == Assignment.of(new).digest
 
 
 def forget_periods(seal: Seal, engine: Engine) -> None:
@@ -285,45 +286,61 @@ def know_periods(seal: Seal, engine: Engine) -> None:
 
 
 def check_people(old: Schema, new: Schema) -> None:
-    """The promise is about a row or about a person, and about the same persons throughout."""
-    if (
-        old.unit is not None
-        and new.unit is not None
-        and (old.unit.max_periods != new.unit.max_periods)
+    """Raise unless the promise stays about a row, or about the same persons throughout."""
+    before, after = persons_of(old), persons_of(new)
+    tables, now = before.pop("tables", None), after.pop("tables", None)
+    for name in sorted(before.keys() | after.keys()):
+        if before.get(name) != after.get(name):
+            raise _other_persons(name, before, after)
+    if (tables is None) != (now is None) or any(
+        (now or {}).get(t, person) != person for t, person in (tables or {}).items()
     ):
-        raise SchemaError(
-            f"unit: max_periods={new.unit.max_periods} but the ledger counts people in "
-            f"{old.unit.max_periods}. Nothing was charged.\nKeep it as it is."
-        )
-    before, after = (s.unit.column if s.unit else None for s in (old, new))
-    if before != after:
-        raise SchemaError(
-            f"unit: column={after!r} but the ledger promised for {before!r}. Nothing was "
-            "charged.\nKeep the [unit] of the schema; its max_rows may change."
-        )
-    was, now = (_persons(s) for s in (old, new))
-    if (old.star is None) != (new.star is None) or any(now.get(t, was[t]) != was[t] for t in was):
         raise SchemaError(
             "tables: whose rows are whose stays as the ledger promised. Nothing was charged.\nKeep "
             "the columns that name the person in each table; tables of events may come and go."
         )
-    if old.star and new.star and old.star.people.name != new.star.people.name:
-        raise SchemaError(
-            f"tables: {new.star.people.name!r} is the table of people, but the ledger promised for "
-            f"those of {old.star.people.name!r}. Nothing was charged."
+
+
+def _other_persons(name: str, before: Mapping[str, Any], after: Mapping[str, Any]) -> SchemaError:
+    """The refusal of a schema in which somebody else is a person."""
+    if before["column"] != after["column"]:
+        return SchemaError(
+            f"unit: column={after['column']!r} but the ledger promised for {before['column']!r}. "
+            "Nothing was charged.\nKeep the [unit] of the schema; its max_rows may change."
         )
-
-
-def _persons(schema: Schema) -> dict[str, str]:
-    """The column of each table that names the person."""
-    return {} if schema.star is None else {t.name: t.person for t in schema.star.tables}
+    if name == "max_periods":
+        return SchemaError(
+            f"unit: max_periods={after[name]} but the ledger counts people in {before[name]}. "
+            "Nothing was charged.\nKeep it as it is."
+        )
+    if name == "people" and None not in (before.get(name), after.get(name)):
+        return SchemaError(
+            f"tables: {after[name]!r} is the table of people, but the ledger promised for those of "
+            f"{before[name]!r}. Nothing was charged."
+        )
+    if name == "reading":
+        was, now = before[name], after[name]
+        changes = [
+            f"{field}={now[field]!r} but the ledger has {was[field]!r}"
+            for field in was if was[field] != now[field]
+        ]  # fmt: skip
+        return SchemaError(
+            f"unit: column {before['column']!r} is read as {', '.join(changes)}: another reading "
+            "makes other persons, and what was spent on them could not be carried over. Nothing "
+            "was charged.\nDeclare it as it was."
+        )
+    return SchemaError(
+        "tables: whose rows are whose stays as the ledger promised. Nothing was charged.\nKeep "
+        "[tables] as they were, or one table as it was."
+    )
 
 
 def check_cells(terms: Mapping[str, Any], new: Schema) -> None:
-    """Spending is kept by the place of each public value, so these must stay as they are."""
-    before, after = ([(c.name, c.listed) for c in s.cell_columns] for s in (schema_of(terms), new))
-    same = before == after if is_order_known(terms) else dict(before) == dict(after)
-    if not same:
+    """Raise unless the public values are those by whose places spending is kept."""
+    before, after = (Assignment.of(s).labels for s in (schema_of(terms), new))
+    if not is_order_known(terms):  # of an older ledger: their order was never written down
+        before, after = (json.dumps(sorted(json.loads(labels))) for labels in (before, after))
+    if before != after:
         raise SchemaError(
             f"public columns {after} but the ledger has {before}: what each cell spent could not "
             "be carried over. Nothing was charged.\nKeep the public columns, their values and "

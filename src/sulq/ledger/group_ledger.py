@@ -296,9 +296,7 @@ class GroupLedger(Book):
         """What is spent, as this member sees it."""
         with self._reading() as connection:
             members = members_in(connection)
-        return Standing(
-            self.total, largest(members), elsewhere(members, number), tuple(members)
-        )
+        return Standing(self.total, largest(members), elsewhere(members, number), tuple(members))
 
     @patient
     def spending(self, number: int) -> Spending:

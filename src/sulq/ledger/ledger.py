@@ -51,7 +51,7 @@ from sulq.ledger.retry import Lost, patient, plainly
 from sulq.ledger.seal import Seal
 from sulq.ledger.sqlite import Disk, Place
 from sulq.ledger.statements import among
-from sulq.ledger.terms import check_opening, check_promise, opening, plain
+from sulq.ledger.terms import check_assignment, check_opening, check_promise, opening, plain
 from sulq.ledger.types import MEMORY, Charge, Freeze, Head, Request
 
 _answered = select(CHARGES.c.number, CHARGES.c.epoch, ANSWERS.c.body).outerjoin(
@@ -446,6 +446,7 @@ class Ledger(Book, History):
         check_promise(self.terms, new)
         check_same_cells(cells, self.cells)
         if new_periods:
+            check_assignment(self.terms, new)
             check_opened(self.terms, new, in_group=bool(self._group), ordered=self.in_order())
         same_rows = same_rows or new_periods
         if self._group is not None and not same_rows:

@@ -15,6 +15,7 @@ from sulq.errors import PromiseError, SchemaError, in_queries
 from sulq.ledger.chain import canonical, now
 from sulq.ledger.open_periods import ORDER
 
+ASSIGNMENT = "assignment"  # the digest of what decides a row's cell and person, among the terms
 LARGEST = 2**63 - 1  # what a BIGINT holds
 
 _WHY_FIXED = (
@@ -81,6 +82,17 @@ def check_opening(
             f"The schema lists public columns as {', '.join(order)}, but the ledger keeps what "
             f"they spent by {', '.join(terms[ORDER])}. Nothing was charged.\nList them in that "
             "order."
+        )
+    check_assignment(terms, new["terms"])
+
+
+def check_assignment(old: Mapping[str, Any], new: Mapping[str, Any]) -> None:
+    """Raise if rows are put into cells otherwise than the ledger says, under the same schema."""
+    if old.get(ASSIGNMENT) not in (None, new.get(ASSIGNMENT)):
+        raise SchemaError(
+            "This version reads keys, public columns or persons otherwise than the one that wrote "
+            "the ledger, so rows may be in other cells. Nothing was charged.\nRun `sulq refresh`: "
+            "it is logged, and what was spent stays spent."
         )
 
 

@@ -380,6 +380,11 @@ def bind(schema: Schema, stored: dict[str, str]) -> Schema:
         if column.type == "key":
             whole = kind.split("(")[0] in (*WHOLE, *FLOATS)
             types[column.name] = "integer" if whole else "text"
+            if column.bounded and not whole:
+                raise SchemaError(
+                    f"column {column.name!r}: low and high apply to whole numbers, and the source "
+                    'has texts. Declare type = "integer", or leave them out.'
+                )
     bound = schema.with_types(types)
     for column in bound.columns:
         kind = stored[column.name]

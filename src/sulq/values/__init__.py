@@ -1,6 +1,7 @@
 """What users say and get: frozen values, most with a JSON form.
 
 answer.py        Answer: a number or many, error bars and a price
+assignment.py    Assignment: everything by which a row gets its cell, shard, person and period
 column.py        Column: a name, a type, a range or values, what is public
 counted_rows.py  RowCount: a public number of rows, and which rows it counts
 declarations.py  a mapping, as TOML gives it, -> columns, or what is wrong with it
