@@ -59,8 +59,8 @@ class Budget:
     """T, what is spent of it and what is left, in queries, for the rows that spent most.
 
     In a group of datasets about the same people all three are the group's, and `elsewhere` is what
-    anyone can have spent in its other datasets. Where people count in several periods, `each` is the
-    highest price that a question about all of them may still have, if that is another number.
+    anyone can have spent in its other datasets. Where people count in several periods, `each` is
+    the highest price that a question about all of them may still have, if that is another number.
     """
 
     total: Fraction
