@@ -6,6 +6,7 @@ from sulq.server.services.registry_tables import STEPS, statements
 
 INDEX = re.compile(r"CREATE (UNIQUE )?INDEX (\w+)")
 TABLE = re.compile(r"CREATE TABLE (\w+)")
+DROPPED = re.compile(r"DROP TABLE (\w+)")
 COLUMN = re.compile(r"ALTER TABLE (\w+) ADD COLUMN (\w+)")
 
 
@@ -17,6 +18,9 @@ def step_down(run, version):
                 run(f"DROP TABLE {made[1]}")
             elif added := COLUMN.match(said):
                 run(f"ALTER TABLE {added[1]} DROP COLUMN {added[2]}")
+            elif dropped := DROPPED.match(said):
+                run(next(s for step in STEPS for s in statements(step)
+                         if s.startswith(f"CREATE TABLE {dropped[1]} (")))  # fmt: skip
             elif index := INDEX.match(said):
                 run(f"DROP INDEX IF EXISTS {index[2]}")
             else:

@@ -5,7 +5,7 @@ import base64
 import json
 import re
 import time
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from urllib.parse import parse_qs, urlsplit
 
 import pytest
@@ -14,9 +14,11 @@ from server.console.page_client import PageClient, plain
 from server.instance import call, made
 from server.issuer import AUDIENCE, CLIENT, issuing, settings_of
 
-from sulq.errors import LimitReached, Refused
+from sulq.errors import KeyRefused, LimitReached, Refused
+from sulq.server.services import institution, work_meter
 from sulq.server.services.oidc import Issuer
 from sulq.server.services.oidc_settings import OidcSettings
+from sulq.server.services.work_meter import STRANGERS
 
 GRANT = "urn:ietf:params:oauth:grant-type:token-exchange"
 JWT = "urn:ietf:params:oauth:token-type:jwt"
@@ -223,7 +225,9 @@ def test_a_state_is_good_once_and_in_one_browser(instance, issuer):
     alice = Browser(instance)
     back = alice.back(alice.leave(), issuer)
     assert alice.arrive(back).status == 200
-    assert alice.arrive(back).status == 401  # the state is used up
+    again = alice.arrive(back)
+    assert again.status == 401
+    assert "does not take its code" in plain(again)  # the institution takes a code once
     refused(instance, issuer, "not begun here", cookie=None)
     refused(instance, issuer, "not begun here", cookie=alice.own)
     made_up = Browser(instance)
@@ -247,9 +251,84 @@ def test_a_sign_in_that_took_too_long_is_over(instance, issuer):
     """A state lasts ten minutes."""
     alice = Browser(instance)
     back = alice.back(alice.leave(), issuer)
-    with instance.services() as services, services.registry.writing() as run:
-        run("UPDATE oidc_begun SET expires = '2020-01-01'")
-    assert "took too long" in plain(alice.arrive(back))
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(institution, "BEGUN", timedelta(seconds=-1))
+        late = Browser(instance)
+        late_back = late.back(late.leave(), issuer)
+    assert alice.arrive(back).status == 200
+    assert "took too long" in plain(late.arrive(late_back))
+
+
+def test_a_flood_closes_sign_in_for_nobody_behind_its_address(instance, issuer):
+    """Sign-ins that a program begins, and ways back it makes up, refuse no other person's."""
+    alice, flood = Browser(instance), Browser(instance)
+    back = alice.back(alice.leave(), issuer)
+    for _ in range(int(STRANGERS[1] * 1.5)):
+        assert flood.get("/console/oidc").status == 303
+        assert flood.arrive("/console/oidc/back?code=x&state=y", cookie=None).status == 401
+    assert alice.arrive(back).status == 200
+    late = Browser(instance)
+    assert late.sign_in(issuer).status == 200
+
+
+def test_a_share_that_a_flood_used_up_keeps_nobody_from_signing_in(instance, issuer, monkeypatch):
+    """Other pages refuse an address without processor time left; these two do not."""
+
+    def used_up(self):
+        if self.who == "127.0.0.1":
+            raise LimitReached("used up.", 1.0)
+
+    monkeypatch.setattr(work_meter.Account, "check", used_up)
+    alice = Browser(instance)
+    assert alice.get("/console/sign-in").status == 429  # control
+    assert alice.sign_in(issuer).status == 200
+
+
+def test_nothing_is_stored_for_a_sign_in_on_its_way(instance):
+    """Every table but the clock is the same after many; another process takes them back."""
+    with instance.services() as one, instance.services() as two:
+        tables = [row["name"] for row in one.registry.all(
+            "SELECT name FROM sqlite_master WHERE type = 'table' AND name NOT LIKE 'sqlite%' "
+            "AND name <> 'clock'"
+        )]  # fmt: skip
+
+        def content():
+            return {t: list(map(tuple, one.registry.all(f"SELECT * FROM {t}"))) for t in tables}
+
+        before = content()
+        begun, cookie = one.institution.begin("/console/account")
+        for _ in range(100):
+            one.institution.begin("/console/account")
+        assert content() == before
+        assert two.institution.come_back(begun.state, cookie) == begun
+        assert begun.onward == "/console/account"
+        longest, _ = one.institution.begin("/console/" + "x" * 5_000)
+        assert longest.onward == ""
+
+
+@pytest.mark.parametrize("change", ["cookie", "state", "both", "payload", "", "é"])
+def test_a_cookie_that_the_server_did_not_sign_is_refused(instance, change):
+    """Another cookie, another state, or a payload of one's own: never parsed."""
+    with instance.services() as services:
+        begun, cookie = services.institution.begin("/console/account")
+        other, other_cookie = services.institution.begin("/console/account")
+        payload = base64.urlsafe_b64encode(b'["x", "2999-01-01", "https://evil.example"]').decode()
+        state, cookie = {
+            "cookie": (begun.state, other_cookie), "state": (other.state, cookie),
+            "both": ("x" * 43, "x"), "payload": (begun.state, payload), "": ("", ""),
+            "é": ("é", "é"),
+        }[change]  # fmt: skip
+        with pytest.raises(KeyRefused, match="not begun here"):
+            services.institution.come_back(state, cookie)
+
+
+def test_what_the_institution_sees_does_not_tell_the_verifier(instance):
+    """State, nonce, verifier and cookie differ, each of 256 bits, and no two sign-ins share any."""
+    with instance.services() as services:
+        found = [services.institution.begin("/console/") for _ in range(3)]
+    values = [v for b, cookie in found for v in (b.state, b.nonce, b.verifier, cookie)]
+    assert len(set(values)) == 12
+    assert min(map(len, values)) >= 43
 
 
 def test_another_issuers_way_back_is_refused(instance, issuer):

@@ -1,6 +1,7 @@
 """Signing in with an institution's account: there, and back with a code.
 
-What is on its way is known by a state, used once, and bound to the browser by a cookie of its own.
+A sign-in on its way is known by a signed cookie of its browser alone. The server stores nothing for
+it and counts nothing by address, so that a flood closes it for nobody.
 """
 
 from __future__ import annotations
@@ -20,38 +21,37 @@ BACK = f"{HERE}/back"
 COOKIE = "sulq_oidc"
 
 
-@pages.get("/oidc", open=True)
+@pages.get("/oidc", open=True, spaced=True)
 async def leave(here: PageContext) -> Response:
     """Off to the institution's own page."""
     found = _institution(here)
-    who = (here.request.scope.get("client") or ("",))[0]
-    await here.look(here.console.services.meter.strangers.take, who)
     onward = safe_path(here.said.get("next"))
-    state, browser, nonce, verifier = await here.look(found.begin, onward)
+    begun, cookie = await here.look(found.begin, onward)
     try:
-        there = await found.issuer.sign_in_address(_back(here, found), state, nonce, verifier)
+        there = await found.issuer.sign_in_address(
+            _back(here, found), begun.state, begun.nonce, begun.verifier
+        )
     except SulqError as error:
         return here.page("sign-in.html", error, next=onward)
     gone = here.go(there)
     gone.set_cookie(
-        COOKIE, browser, max_age=int(BEGUN.total_seconds()), path=HERE, httponly=True,
+        COOKIE, cookie, max_age=int(BEGUN.total_seconds()), path=HERE, httponly=True,
         samesite="lax", secure=_back(here, found).startswith("https:"),
     )  # fmt: skip
     return gone
 
 
-@pages.get("/oidc/back", open=True)
+@pages.get("/oidc/back", open=True, spaced=True)
 async def come_back(here: PageContext) -> Response:
     """A code -> a session. A page, since a browser would not send a strict cookie on a redirect."""
     found, said = _institution(here), here.said
     try:
-        browser = here.request.cookies.get(COOKIE, "")
-        nonce, verifier, onward = await here.look(found.come_back, said.get("state"), browser)
+        cookie = here.request.cookies.get(COOKIE, "")
+        begun = await here.look(found.come_back, said.get("state"), cookie)
         found.issuer.check_issuer(said.get("iss"))
         if not said.get("code"):
             raise refused("the institution did not sign you in")
-        back = _back(here, found)
-        claims = await found.issuer.redeemed(said.get("code"), back, nonce, verifier)
+        claims = await found.redeemed(said.get("code"), _back(here, found), begun)
         key = await here.look(found.key_for, claims)
         principal = await here.look(here.console.services.access.holder, key.id)
         how = "the institution's account"
@@ -59,7 +59,7 @@ async def come_back(here: PageContext) -> Response:
     except SulqError as error:
         here.request.scope["refused"] = type(error).__name__
         return here.page("sign-in.html", error, next=f"{PREFIX}/")
-    made = here.page("signed-in.html", onward=onward)
+    made = here.page("signed-in.html", onward=begun.onward or f"{PREFIX}/")
     made.delete_cookie(COOKIE, path=HERE, httponly=True, samesite="lax")
     return with_cookie(here, made, session)
 

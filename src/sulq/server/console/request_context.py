@@ -231,9 +231,15 @@ class Pages:
     def __init__(self) -> None:
         self.routes: list[PageRoute] = []
 
-    def get(self, path: str, *, open: bool = False) -> Callable[[Declared], Declared]:
-        """Declare a page to look at; `open` if nobody need have signed in."""
-        return self._declared("GET", path, open=open)
+    def get(
+        self, path: str, *, open: bool = False, spaced: bool = False
+    ) -> Callable[[Declared], Declared]:
+        """Declare a page to look at; `open` if nobody need have signed in.
+
+        With `spaced`, each connection is slowed down by itself and no address runs out of a share,
+        so that a flood cannot refuse others behind its address.
+        """
+        return self._declared("GET", path, open=open, spaced=spaced)
 
     def post(
         self, path: str, *, open: bool = False, again: Again | None = None, file: bool = False
@@ -260,7 +266,7 @@ class PageRoute(Route):
 
     def __init__(
         self, path: str, page: Page, method: str = "", *, open: bool = False,
-        again: Again | None = None, file: bool = False,
+        again: Again | None = None, file: bool = False, spaced: bool = False,
     ) -> None:  # fmt: skip
         super().__init__(path, self._respond, methods=[method])
         if not method:
@@ -269,6 +275,7 @@ class PageRoute(Route):
         self._takes_form = method == "POST"
         self._open = open
         self._again = again
+        self._spaced = spaced
         self.takes_file = file
 
     async def _respond(self, request: Request) -> Response:
@@ -298,7 +305,10 @@ class PageRoute(Route):
         if account is not None:
             if here.session is not None:
                 account.belong_to(here.principal.person.id)
-            account.check()
+            if not self._spaced:
+                account.check()
+        if self._spaced:
+            await console.services.meter.space(here.request.scope.get("client"))
         if here.session is None and not self._open:
             return _to_sign_in(here)  # whether there is such a page or not
         if self.takes_file:
@@ -311,7 +321,7 @@ class PageRoute(Route):
             if self._again is None:
                 raise
             response = await self._again(here, error)
-        if here.request.scope.get("refused"):
+        if here.request.scope.get("refused") and not self._spaced:
             who = (here.request.scope.get("client") or ("",))[0]
             await registry.run(console.services.meter.strangers.take, who)
         return response

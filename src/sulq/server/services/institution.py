@@ -10,8 +10,13 @@ with all that was made with it.
 
 from __future__ import annotations
 
+import asyncio
+import hmac
+import json
 import re
 import secrets
+from base64 import urlsafe_b64decode, urlsafe_b64encode
+from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from typing import Any, NoReturn
 
@@ -22,17 +27,29 @@ from sulq.server.services.grounds import Grounds
 from sulq.server.services.high_water import LEAP
 from sulq.server.services.oidc import Claims, Issuer, refused, used_id
 from sulq.server.services.oidc_settings import OidcSettings
-from sulq.server.services.people import NAME, Account, Key, People, Person, hashed, person_of
+from sulq.server.services.people import NAME, Account, Key, People, Person, person_of
 from sulq.server.services.registry import Registry, Run, Taken, now
 from sulq.server.services.shared_rate import rate_of
 from sulq.values.safe_text import one_line
 
 LABEL = "signed in by the institution"
 BEGUN = timedelta(minutes=10)  # for a browser to come back
-MAX_BEGUN = 10_000  # sign-ins on their way
+MAX_ONWARD = 1_000  # characters of where to go on; a browser keeps about 4,000 in a cookie
+REDEEMING = 8  # codes at once; more wait, so that a flood slows the institution's people only
+PURPOSE = "sign-ins under way"  # of the shared secret
 EXCHANGES = 5.0, 50  # tokens from one address: a second, and at once
 MAX_ACCOUNT = 100  # letters of an account's name
 UNFIT = re.compile(r"[^A-Za-z0-9._-]+")
+
+
+@dataclass(frozen=True, slots=True)
+class SignIn:
+    """A sign-in on its way to the institution and back."""
+
+    state: str
+    nonce: str
+    verifier: str  # of PKCE
+    onward: str  # the page to go on to
 
 
 class Institution:
@@ -47,34 +64,45 @@ class Institution:
         self.exchanges = rate_of(registry, "exchanges", *EXCHANGES)  # from one address
         self._registry = registry
         self._people = people
+        self._redeeming = asyncio.Semaphore(REDEEMING)
 
     # ---- on the way there and back ----------------------------------------------------------
 
-    def begin(self, onward: str) -> tuple[str, str, str, str]:
-        """A new sign-in: its state, what the browser keeps, the nonce and the PKCE verifier."""
-        state, browser, nonce, verifier = (secrets.token_urlsafe(32) for _ in range(4))
-        now, until = self._registry.clock.now(), self._registry.clock.now(BEGUN)
-        with self._registry.writing() as run:
-            run("DELETE FROM oidc_begun WHERE expires < ?", now)
-            run("DELETE FROM oidc_begun WHERE id IN (SELECT id FROM oidc_begun "
-                "ORDER BY expires DESC LIMIT 1000000 OFFSET ?)", MAX_BEGUN)  # fmt: skip
-            run("INSERT INTO oidc_begun (id, browser, nonce, verifier, onward, expires) "
-                "VALUES (?, ?, ?, ?, ?, ?)", hashed(state), hashed(browser), nonce, verifier,
-                onward, until)  # fmt: skip
-        return state, browser, nonce, verifier
+    def begin(self, onward: str) -> tuple[SignIn, str]:
+        """A new sign-in, and the cookie by which its browser is known; nothing is stored here."""
+        until = self._registry.clock.now(BEGUN)
+        onward = onward if len(onward) <= MAX_ONWARD else ""
+        payload = json.dumps([secrets.token_urlsafe(32), until, onward]).encode()
+        cookie = urlsafe_b64encode(payload).rstrip(b"=").decode()
+        return self._sign_in(cookie, onward), cookie
 
-    def come_back(self, state: str, browser: str) -> tuple[str, str, str]:
-        """Use a begun sign-in up: its nonce, its verifier, and where to go on; or KeyRefused."""
-        now = self._registry.clock.now()
-        with self._registry.writing() as run:
-            row = run("SELECT * FROM oidc_begun WHERE id = ? AND browser = ?",
-                      hashed(state), hashed(browser)).fetchone()  # fmt: skip
-            if row is None:
-                raise refused("this sign-in was not begun here, or was finished already")
-            run("DELETE FROM oidc_begun WHERE id = ?", hashed(state))
-        if row["expires"] < now:
+    def come_back(self, state: str, cookie: str) -> SignIn:
+        """The sign-in that this browser began; or KeyRefused. Its code is good once at the issuer.
+
+        The state signs the cookie, so a cookie is parsed only if this server made it.
+        """
+        expected = self._sign_in(cookie, "")
+        if not hmac.compare_digest(expected.state.encode(), state.encode()):
+            raise refused("this sign-in was not begun here, or in another browser")
+        _, until, onward = json.loads(urlsafe_b64decode(cookie + "=" * (-len(cookie) % 4)))
+        if until < self._registry.clock.now():
             raise refused("it took too long")
-        return row["nonce"], row["verifier"], row["onward"]
+        return self._sign_in(cookie, onward)
+
+    def _sign_in(self, cookie: str, onward: str) -> SignIn:
+        """The values of a sign-in, derived from its cookie by a secret that all processes share."""
+        secret = self._registry.shared_secret(PURPOSE)
+
+        def derived(name: str) -> str:
+            digest = hmac.digest(secret, f"{name}:{cookie}".encode(), "sha256")
+            return urlsafe_b64encode(digest).rstrip(b"=").decode()
+
+        return SignIn(derived("state"), derived("nonce"), derived("verifier"), onward)
+
+    async def redeemed(self, code: str, back: str, begun: SignIn) -> Claims:
+        """The claims of the person who came back with this code, or KeyRefused."""
+        async with self._redeeming:
+            return await self.issuer.redeemed(code, back, begun.nonce, begun.verifier)
 
     # ---- who they are -----------------------------------------------------------------------
 

@@ -24,8 +24,8 @@ MOVED = f"{FILE}.moved"
 # In the order in which rows may refer to each other.
 TABLES = (
     "people", "keys", "datasets", "members", "late", "alarms", "sessions", "entrances", "asked",
-    "models", "boards", "board_items", "shares", "events", "audit_log", "identities", "oidc_begun",
-    "oidc_used", "webhooks", "outbox", "told", "key_accounts", "key_questions", "accounts",
+    "models", "boards", "board_items", "shares", "events", "audit_log", "identities", "oidc_used",
+    "webhooks", "outbox", "told", "key_accounts", "key_questions", "accounts",
 )  # fmt: skip
 NUMBERED = ("people", "datasets", "alarms", "events")
 

@@ -248,9 +248,12 @@ UPDATE members SET ground = 'role' WHERE EXISTS (
 )
 """
 
+# A sign-in on its way is in a signed cookie of its browser (institution.py), not here.
+SINCE_13 = "DROP TABLE oidc_begun"
+
 STEPS = (
     TABLES, SINCE_2, SINCE_3, SINCE_4, SINCE_5, SINCE_6, SINCE_7, SINCE_8, SINCE_9, SINCE_10,
-    SINCE_11, SINCE_12,
+    SINCE_11, SINCE_12, SINCE_13,
 )  # fmt: skip
 VERSION = len(STEPS)
 
