@@ -360,3 +360,70 @@ def test_periods_that_have_not_opened_are_not_listed(tmp_path):
         assert set(db.crosstab(["month", "sick"])["month"]) == {*MONTHS[:3], "(other)"}
         with db.append(rows(MONTHS[3])) as more:
             assert more.sql(by_month.format(""))["month"] == [*MONTHS[:4], "(other)"]
+
+
+def table_of(month, ages, kind=None):
+    ages = pa.array(ages, kind or pa.int64())
+    return pa.table({"month": [month] * len(ages), "sick": [True] * len(ages), "age": ages})
+
+
+def test_new_rows_take_the_types_of_the_old_ones(source):
+    """As pandas writes them, whole numbers with gaps are floats, and categories dictionaries."""
+    old = table_of(MONTHS[0], [1, 2], pa.int16())
+    old = old.set_column(0, "month", old["month"].combine_chunks().dictionary_encode())
+    pq.write_table(old, source / "a.parquet" if source.is_dir() else source)
+    new = table_of(MONTHS[1], [3, None, 70], pa.float64())
+    with opened(source) as db, db.append(new) as more:
+        more._pipeline.noise = SilentNoise()
+        assert more.periods == MONTHS[:2]
+        assert more.sum("age", "sick").value == 76
+    with opened(source) as db:
+        assert db.periods == MONTHS[:2]
+
+
+def test_rows_that_do_not_fit_are_refused_and_the_older_ones_stay_readable(source):
+    """A type that would change how older rows are read is none that rows may bring along."""
+    pq.write_table(table_of(MONTHS[0], [1, 2]), source / "a.parquet" if source.is_dir() else source)
+    before = sorted(source.parent.rglob("*.parquet"))
+    for ages, kind in ([1.5, None], pa.float64()), ([2**63, 1], pa.uint64()):
+        with opened(source) as db, pytest.raises(sulq.Refused, match="'age' is stored as int64"):
+            db.append(table_of(MONTHS[1], ages, kind))
+    assert sorted(source.parent.rglob("*.parquet")) == before
+    with opened(source) as db:
+        assert db.sum("age", "sick").value == 3
+
+
+def test_a_folder_takes_no_wider_numbers_and_a_file_becomes_wider(source):
+    """The first file of a folder says how all are read; a single file is written anew."""
+    path = source / "a.parquet" if source.is_dir() else source
+    pq.write_table(table_of(MONTHS[0], [1, 2], pa.int8()), path)
+    new = table_of(MONTHS[1], [1_000, 2])
+    with opened(source) as db:
+        if source.is_dir():
+            with pytest.raises(sulq.Refused, match="'age' is stored as int8"):
+                db.append(new)
+        else:
+            db.append(new).close()
+    with opened(source) as db:
+        assert len(db.periods) == 1 + source.is_file()
+
+
+def test_rows_are_not_written_beside_folders_whose_names_are_columns(tmp_path):
+    """The file would lack a column that the others have, and none could be read any more."""
+    schema = SCHEMA | {"file": {"hive_partitions": True}}
+
+    def write(month):
+        folder = tmp_path / "t" / f"month={month}"
+        folder.mkdir(parents=True)
+        rows(month).drop(columns="month").to_parquet(folder / "a.parquet")
+
+    def reopened():
+        return sulq.open(tmp_path / "t", schema, epsilon=1.0, queries=5)
+
+    write(MONTHS[0])
+    with reopened() as db, pytest.raises(sulq.Refused, match="names of folders are columns"):
+        db.append(rows(MONTHS[1]))
+    write(MONTHS[1])
+    append(tmp_path / "t", reason="in a folder of its own").close()
+    with reopened() as db:
+        assert db.periods == MONTHS[:2]

@@ -19,7 +19,7 @@ from sulq.ledger.guard import guard_of
 from sulq.ledger.open_periods import check_alone, check_in_order, schema_of
 from sulq.ledger.seal import sync_folder
 from sulq.progress import show
-from sulq.sources.source import Source, open_source, settled
+from sulq.sources.source import Source, files_of, open_source, settled
 from sulq.values.schema import Schema
 
 if TYPE_CHECKING:
@@ -93,28 +93,21 @@ def _write(found: Source, rows: Any, schema: Schema, opened: set[Any], ordered: 
             "append: rows are written into a Parquet file or a folder of them. Nothing was "
             "charged.\nAdd them to the source yourself, then append without rows."
         )
-    with closing(open_engine(settled(open_source(rows)), schema)) as new:
-        table: Any = new.every_row()  # type: ignore[attr-defined]
-    periods = set(table.column(str(schema.period)).to_pylist())
-    wrong = sorted(map(str, periods & opened)) + ["(other)"] * bool(
-        periods - set(schema[str(schema.period)].listed or ())
-    )
-    if wrong:
+    if schema.file.hive_partitions:
         raise Refused(
-            f"append: the rows are of periods that cannot open now: {', '.join(wrong)}. Nothing "
-            "was written.\nA period opens once, with all its rows, and is declared in the schema."
+            "append: the names of folders are columns here, so the rows need folders of their own. "
+            "Nothing was written.\nWrite them into those yourself, then append without rows."
         )
-    check_in_order(schema, opened, periods, ordered)
-    _check_absent(found, periods, schema)
+    table = _read(found, rows, schema, opened, ordered)
     path, old = found.path, None
     if path.is_dir():
         stem = f"period-{len(opened) + 1:05d}-{secrets.token_hex(4)}"
         target = path / f"{stem}.parquet"
+        stored = pq.read_schema(files_of(found)[0])  # which says how the whole folder is read
+        table = _fitting(table, pa.schema([stored.field(n) for n in table.column_names]), False)
     else:
         target, old = path, pq.ParquetFile(path)
-        empty = old.schema_arrow.empty_table()
-        table = pa.concat_tables([empty, table], promote_options="permissive")
-        table = table.select(old.schema_arrow.names)
+        table = _fitting(table, old.schema_arrow, True)
     beside = target.with_name(f".{target.name}.{secrets.token_hex(4)}")
     try:
         with pq.ParquetWriter(beside, table.schema) as file:
@@ -136,6 +129,64 @@ def _write(found: Source, rows: Any, schema: Schema, opened: set[Any], ordered: 
     finally:
         with suppress(OSError):
             beside.unlink(missing_ok=True)
+
+
+def _read(found: Source, rows: Any, schema: Schema, opened: set[Any], ordered: bool) -> Any:
+    """The new rows as a table; refused unless all are of periods that can open now."""
+    with closing(open_engine(settled(open_source(rows)), schema)) as new:
+        table: Any = new.every_row()  # type: ignore[attr-defined]
+    periods = set(table.column(str(schema.period)).to_pylist())
+    wrong = sorted(map(str, periods & opened)) + ["(other)"] * bool(
+        periods - set(schema[str(schema.period)].listed or ())
+    )
+    if wrong:
+        raise Refused(
+            f"append: the rows are of periods that cannot open now: {', '.join(wrong)}. Nothing "
+            "was written.\nA period opens once, with all its rows, and is declared in the schema."
+        )
+    check_in_order(schema, opened, periods, ordered)
+    _check_absent(found, periods, schema)
+    return table
+
+
+def _fitting(table: Any, stored: Any, copied: bool) -> Any:
+    """The rows in the columns and types of those that are there.
+
+    Whole numbers may become wider where the older rows are `copied` too. Other types stay: a column
+    that is stored otherwise is read otherwise, and so would the older rows be.
+    """
+    import pyarrow as pa
+
+    columns = {
+        field.name: _as_stored(table[field.name], field, copied)
+        if field.name in table.column_names
+        else pa.nulls(table.num_rows, _plain(field.type))
+        for field in stored
+    }
+    return pa.table(columns).replace_schema_metadata(stored.metadata)
+
+
+def _as_stored(column: Any, field: Any, copied: bool) -> Any:
+    """A column in the type in which it is stored, or a refusal."""
+    import pyarrow as pa
+
+    kind = _plain(field.type)
+    if pa.types.is_null(kind) and copied:
+        return column
+    whole = pa.types.is_integer(kind) and pa.types.is_integer(column.type)
+    for each in (kind, *([pa.int64()] if copied and whole else [])):
+        with suppress(pa.ArrowException):
+            return column.cast(each)
+    raise Refused(
+        f"append: column {field.name!r} is stored as {kind}, and not every value of the new rows "
+        "is one. Nothing was written.\nConvert the column, or write the rows yourself and append "
+        "without rows."
+    )
+
+
+def _plain(kind: Any) -> Any:
+    """The type of the values that a dictionary stands for."""
+    return kind.value_type if hasattr(kind, "value_type") and hasattr(kind, "index_type") else kind
 
 
 def _check_absent(found: Source, periods: set[Any], schema: Schema) -> None:
