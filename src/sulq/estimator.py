@@ -32,6 +32,8 @@ Matrix = list[list[int]]
 NOTE = "estimated from stored answers, free"
 COMBINED = "combined with earlier answers"
 MOST_PUBLIC = 200  # counts of public columns that are looked at, the newest
+MAX_PARTS = 500  # queries that one estimate is of
+MAX_PAIRS = 20_000  # of a query and a stored answer that are looked at for one estimate
 
 
 class Estimator:
@@ -51,7 +53,10 @@ class Estimator:
         `counts` says how many rows there are, of all stored rows first, and `public` what is known
         of public columns, both exact. Of one `analyst`'s answers alone, if one is named.
         """
-        known = self._answers.measured(analyst)
+        parts = sum(len(bundle.parts) for bundle in question.bundles)
+        if parts > MAX_PARTS:
+            raise not_known(f"It is {parts:,} queries; estimate at most {MAX_PARTS:,} at once.")
+        known = self._answers.measured(analyst)[: MAX_PAIRS // max(parts, 1)]  # the newest
         answers = []
         for bundle in question.bundles:
             found = [] if question.across else self._parts(bundle, known, counts, public)
