@@ -14,6 +14,8 @@ from typing import TYPE_CHECKING, Any
 
 from sulq.errors import NotKnown
 from sulq.ledger.known_answers import KnownAnswers
+from sulq.policies import zeros
+from sulq.questions.facts import of_nobody
 from sulq.questions.question import exact_answer
 from sulq.strategies.estimates import Measured, estimate
 from sulq.strategies.linear_form import form_of
@@ -104,7 +106,7 @@ class Estimator:
 
     def _fact(self, fact: Fact, counts: Sequence[RowCount], public: dict[str, Matrix]) -> Answer:
         """A public number, if it is known without looking at the rows."""
-        sums = public.get(fact.checked.text)
+        sums = zeros(fact.checked) if of_nobody(fact.checked) else public.get(fact.checked.text)
         own = fact.checked.people is None and fact.checked.everyone
         if sums is None and own and fact.checked.shape == (1, 1):
             node = fact.checked.values[0].node if isinstance(fact.checked.values, tuple) else None

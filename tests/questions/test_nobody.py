@@ -61,6 +61,7 @@ def test_sums_over_nobody_are_zero_and_free(schema, noise):
                 continue
             asked = replace(query, where=where)
             assert db.price(asked).micro == 0, (where, name)
+            assert not db.estimate(asked).values.any(), (where, name)
             answer = db.ask(asked)
             assert not answer.values.any(), (where, name)
             assert answer.public, (where, name)
