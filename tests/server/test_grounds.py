@@ -22,6 +22,7 @@ import sulq
 from sulq.errors import MICRO, KeyRefused, NotPermitted, SulqError
 from sulq.server.console.sessions import Sessions
 from sulq.server.process import listening_for_postgres, running
+from sulq.server.services import people
 from sulq.server.services.access import Access
 from sulq.server.services.grounds import Ground, Grounds
 from sulq.server.services.oidc_settings import OidcSettings
@@ -561,3 +562,22 @@ def test_whoever_replaces_a_stolen_key_first_does_not_keep_it(server):
     assert server.call("GET", "/v1/me", None, reply["key"]).status == 200
     ask_owner(right, "DELETE", f"/v1/keys/{right.id}")
     assert server.call("GET", "/v1/me", None, reply["key"]).status == 401
+
+
+def test_a_key_is_replaced_so_often_and_no_more(server, monkeypatch):
+    """Each replacement is kept: whoever holds a key cannot fill the registry and its owner's pages.
+
+    Another key of the same person may still be replaced.
+    """
+    monkeypatch.setattr(people, "MAX_REPLACED", 3)
+    right = at_the_terminal(server)
+    person = server.local.people.analyst(anna(server).tenant, right.person)
+    other = server.local.people.new_key(person, days=7).text
+    key, replies = right.key, []
+    for _ in range(5):
+        replies.append(server.call("POST", "/v1/keys/rotate", None, key))
+        key = replies[-1].json.get("key", key)
+    assert [reply.status for reply in replies] == [201, 201, 201, 409, 409]
+    assert "replaced 3 times" in replies[-1].json["error"]["message"]
+    assert server.call("GET", "/v1/me", None, key).status == 200
+    assert server.call("POST", "/v1/keys/rotate", None, other).status == 201

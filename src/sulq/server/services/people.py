@@ -41,6 +41,12 @@ NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
 KEY = re.compile(r"sulq_([0-9a-f]{16})_([A-Za-z0-9_-]{43})", re.ASCII)
 MAX_DAYS = 3650
 MAX_LABEL = 200
+MAX_REPLACED = 1000  # times that a key may be replaced: each is kept, listed and logged
+# How often this key and others of its person that end at the same moment were replaced.
+REPLACED = (
+    "SELECT count(*) FROM keys k JOIN keys o ON o.person = k.person AND o.expires = k.expires "
+    "WHERE o.id = ? AND k.successor IS NOT NULL"
+)
 # A key, and those that took its place one after the other.
 SUCCESSORS = (
     "WITH RECURSIVE after (id) AS (SELECT id FROM keys WHERE id = ? UNION "
@@ -151,7 +157,10 @@ class People:
                 tenant, name,
             ).fetchone()  # fmt: skip
             if known is not None and known["removed"] is None:
-                raise Refused(f"analyst={name!r} is there already.")
+                raise Refused(
+                    f"analyst={name!r} is there already. Invite them to more datasets, or make "
+                    "them another key."
+                )
             if known is not None:
                 run("UPDATE people SET removed = NULL WHERE id = ?", known["id"])
                 person = person_of(known)
@@ -327,6 +336,11 @@ class People:
             )  # fmt: skip
             if made.rowcount != 1:
                 raise NotFound(f"there is no key {key!r}.")
+            if run(REPLACED, key).fetchone()[0] >= MAX_REPLACED:
+                raise Refused(
+                    f"this key was replaced {MAX_REPLACED:,} times, and no key may be more often. "
+                    "It stays as it is. Ask the dataset's owner for a new one."
+                )
             run("UPDATE keys SET revoked = ?, successor = ? WHERE id = ?", now(), new.id, key)
             run("UPDATE keys SET parent = ? WHERE parent = ?", new.id, key)
             row = run("SELECT k.expires, p.* FROM keys k JOIN people p ON "
