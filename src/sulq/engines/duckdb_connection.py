@@ -12,6 +12,7 @@ import duckdb
 from sulq.engines.failures import ScanFailed, ScanStopped
 from sulq.errors import SchemaError
 from sulq.expressions.quoting import quote, text
+from sulq.sources.parquet_bounds import memory_settings
 from sulq.sources.source import Source
 
 # A file's own minimum and maximum may lie, and leave NaN out: with them DuckDB would drop a clamp
@@ -30,13 +31,15 @@ LOCKS = (
 
 
 def limited(spill: str) -> duckdb.DuckDBPyConnection:
-    """A new connection that keeps to half the memory and spills nowhere but here."""
+    """A new connection that keeps to half the memory, or less, and spills nowhere but here."""
     connection = duckdb.connect(":memory:")
     for setting in SETTINGS:
         connection.execute(setting)
     connection.execute(f"SET temp_directory = {text(spill)}")
     half = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") // 2
     connection.execute(f"SET memory_limit = '{half}B'")
+    for setting in memory_settings():
+        connection.execute(setting)
     return connection
 
 

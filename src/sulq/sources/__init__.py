@@ -4,6 +4,7 @@ draft.py             a first draft of a schema, from metadata alone
 frames.py            Arrow tables whose every declared value can be read; arrays where they lie
 guess.py             types of a CSV's columns, guessed from its first rows
 lake_tables.py       Parquet files of a table whose log says which of them count: refused
+parquet_bounds.py    what Parquet files of others may unpack to
 postgres.py          PostgreSQL's addresses, connections and pinned sessions
 postgres_catalog.py  a table's columns, rights and version, from the catalogs
 row_count.py         how many rows a file has

@@ -72,8 +72,8 @@ async def create(caller: WholeOwner, body: bodies.NewDataset) -> Response:
         arguments["mode"] = body.mode
     arguments |= {n: getattr(body, n) for n in AUDITED if n in body.model_fields_set}
     if body.simulate is not None:
-        arguments["simulate"] = services.sources.allowed(body.simulate, owner)
-    source = services.sources.allowed(body.source, owner)
+        arguments["simulate"] = await caller.run(services.sources.allowed, body.simulate, owner)
+    source = await caller.run(services.sources.allowed, body.source, owner)
     arguments |= {"source": source, "schema": await caller.run(declared, body.schema_)}
     named = {"table": body.table, "group": body.group}
     arguments |= {name: said for name, said in named.items() if said is not None}
@@ -211,7 +211,9 @@ async def append(here: OwnDataset, body: bodies.Append) -> Response:
     """
     datasets, record, owner = here.services.datasets, here.record, here.person
     await here.run(here.services.sources.check_still, record.arguments, owner)
-    rows = None if body.rows is None else here.services.sources.allowed(body.rows, owner)
+    rows = None
+    if body.rows is not None:
+        rows = await here.run(here.services.sources.allowed, body.rows, owner)
     with as_missing(record.name if body.rows is None else body.rows):
         await here.run(datasets.append, record, rows, body.reason)
     return await _as_now(here)

@@ -9,7 +9,7 @@ from fastapi import Query as Parameter
 from fastapi import Request, Response
 from starlette.requests import ClientDisconnect
 
-from sulq.data_check import check_data
+from sulq.data_check import DataCheck, check_data
 from sulq.errors import LimitReached
 from sulq.report import markdown
 from sulq.report import report as full_report
@@ -28,6 +28,7 @@ from sulq.server.services.allowed_sources import as_missing
 from sulq.server.services.events import events_of
 from sulq.server.services.histories import timeline_of
 from sulq.sources.guess import guessed_types
+from sulq.sources.parquet_bounds import bounded_memory
 from sulq.sources.source import kind_of, open_source
 
 route = Routes("owning")
@@ -111,7 +112,7 @@ async def draft(caller: WholeOwner, body: bodies.ToGuess) -> Response:
 
     With `guess`, the first rows of a CSV are read for a guess at types, for you to look at.
     """
-    source = caller.services.sources.allowed(body.source, caller.person)
+    source = await caller.run(caller.services.sources.allowed, body.source, caller.person)
     return reply(await caller.run(_drafted, source, body.table, body.guess))
 
 
@@ -139,13 +140,13 @@ async def check_first(caller: WholeOwner, body: bodies.ToCheck) -> Response:
     Reads the rows, for you alone; nothing is kept.
     """
     owner = caller.person
-    source = caller.services.sources.allowed(body.source, owner)
+    source = await caller.run(caller.services.sources.allowed, body.source, owner)
     schema = await caller.run(declared, body.schema_)
     said = {"source": source, "table": body.table, "schema": schema}
     with caller.services.checking.one_more(owner.id):
         with as_missing(body.source):  # rows that this owner could not offer, in the same words
             await caller.run(caller.services.datasets.ledgers.of, owner, "", said)
-        found = await caller.run(check_data, source, said["schema"], body.table)
+        found = await caller.run(_checked, source, said["schema"], body.table)
     return reply({"warnings": found.to_json()["warnings"]})
 
 
@@ -160,8 +161,14 @@ async def check(here: OwnDataset) -> Response:
     said = locations.found(json.loads(here.record.arguments), here.services.settings.folder)
     with here.services.checking.one_more(here.person.id):
         await here.run(locations.check_there, here.record.name, said)
-        found = await here.run(check_data, said["source"], said["schema"], said.get("table"))
+        found = await here.run(_checked, said["source"], said["schema"], said.get("table"))
     return reply(found.to_json())
+
+
+def _checked(source: str, schema: Any, table: str | None) -> DataCheck:
+    """What the rows have that is not as declared, read in bounded memory."""
+    with bounded_memory():
+        return check_data(source, schema, table)
 
 
 @route("GET /datasets/{name}/timeline", "What happened, newest first", replies.TimelineReply)

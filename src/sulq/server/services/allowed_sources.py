@@ -23,6 +23,7 @@ from sulq.server.services import locations
 from sulq.server.services.people import Person
 from sulq.server.services.registry import Registry
 from sulq.server.services.settings import Settings
+from sulq.sources.parquet_bounds import check_footer
 from sulq.sources.source import CSV, DUCKDB, EXCEL, PARQUET, STORE
 from sulq.sources.text_files import is_sqlite
 
@@ -179,12 +180,13 @@ class Sources:
 
 
 def _streamed(path: Path) -> Path:
-    """The same file, unless all of it would have to be in memory, for every owner's process."""
+    """The same file, unless it would take far more memory than its size, in everybody's process."""
     if path.suffix.lower() in EXCEL or is_sqlite(path):
         raise SchemaError(
             "source: a server reads no SQLite and no Excel files, since these are read into memory "
             "whole. Write it as Parquet or CSV. Nothing was made."
         )
+    check_footer(path)
     return path
 
 

@@ -22,6 +22,7 @@ from sulq.server.services.allowed_sources import Sources
 from sulq.server.services.people import Person
 from sulq.server.services.settings import Settings
 from sulq.sources.draft import stored_types
+from sulq.sources.parquet_bounds import check_footer, check_unpacked
 from sulq.sources.source import PARQUET, open_source
 
 KINDS = (".csv", ".tsv", *PARQUET)
@@ -106,7 +107,9 @@ class Upload:
         os.fsync(self.file.fileno())
         self.file.close()
         try:
+            check_footer(self.path)
             stored_types(open_source(self.path))
+            check_unpacked(self.path)
         except SulqError as error:
             raise SchemaError(f"{error}\nNothing was kept.") from None
         place = self.path.parent.parent / self.path.name
