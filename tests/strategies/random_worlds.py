@@ -281,13 +281,14 @@ def numbers_of(found):
         return {(i, j): (float(x), s) for i, (row, stds) in enumerate(pairs)
                 for j, (x, s) in enumerate(zip(row, stds, strict=True))}  # fmt: skip
     out = {}
+    labels = list(zip(*(found[name] for name in found.by), strict=True)) or [()] * len(found)
     for name in found.columns:
         low, high = f"{name}_low", f"{name}_high"
         if low in found.columns:
             for i, x in enumerate(found[name]):
                 ends = found[low][i], found[high][i]
                 std = math.inf if None in ends else (float(ends[1]) - float(ends[0])) / 3.92
-                out[name, i] = math.nan if x is None else float(x), std
+                out[name, *labels[i]] = math.nan if x is None else float(x), std
     return out
 
 
