@@ -139,3 +139,67 @@ def test_a_boolean_of_which_one_value_is_read_is_bad(folder):
     (said,) = found.warnings()
     assert "'paid'" in said
     assert "declare true = " in said
+
+
+def of_people():
+    """A thousand people, the i-th with i % 40 + 1 rows."""
+    owners = [i for i in range(1000) for _ in range(i % 40 + 1)]
+    months = [n % 5 + 1 for i in range(1000) for n in range(i % 40 + 1)]
+    return pa.table({"visit": list(range(len(owners))), "person": owners, "month": months})
+
+
+UNIT = {"column": "person", "max_rows": 8}
+VISITS = {"columns": {"visit": {"key": True}, "person": {"type": "integer"}}, "unit": UNIT}
+
+
+@pytest.mark.parametrize("kind", ["frame", "csv", "parquet"])
+def test_rows_beyond_the_limit_are_counted_for_the_owner(tmp_path, kind):
+    """Exactly: 25 people for each number of rows from 1 to 40, of which eight count."""
+    import pyarrow.csv
+
+    source = table = of_people()
+    if kind != "frame":
+        source = tmp_path / f"visits.{kind}"
+        (pq.write_table if kind == "parquet" else pyarrow.csv.write_csv)(table, source)
+    (limit,) = sulq.check_data(source, VISITS).limits
+    assert limit.to_json() == {
+        "table": "", "max_rows": 8, "people": 1000, "people_over": 25 * 32, "rows": 25 * 820,
+        "rows_left_out": 25 * sum(range(1, 33)),
+    }  # fmt: skip
+    assert "max_rows = 8 leaves out 13,200 of 20,500 rows, of 800 of 1,000 people" in str(
+        sulq.check_data(source, VISITS)
+    )
+    with sulq.open(source, VISITS, name="v", epsilon=1.0, queries=9) as db:
+        assert db.rows == limit.rows - limit.rows_left_out
+
+
+def test_rows_of_too_many_periods_are_counted_too():
+    """Those of a person's fourth and fifth month, and beyond two rows in each of the first."""
+    month = {"values": [1, 2, 3, 4, 5], "public": True}
+    schema = {
+        "columns": VISITS["columns"] | {"month": month}, "period": {"column": "month"},
+        "unit": UNIT | {"max_rows": 2, "max_periods": 3},
+    }  # fmt: skip
+    (limit,) = sulq.check_data(of_people(), schema).limits
+    counted = [sum(min((n - m + 4) // 5, 2) for m in range(3)) for n in range(1, 41)]
+    assert limit.rows - limit.rows_left_out == 25 * sum(counted)
+    assert limit.people_over == 25 * sum(c < n for n, c in enumerate(counted, 1))
+    assert sulq.check_data(of_people(), {"columns": VISITS["columns"]}).limits == ()
+
+
+def test_each_table_of_events_has_its_own_count():
+    """Of people who are there; the table of people has no limit."""
+    tables = {
+        "people": pa.table({"person": list(range(10)), "age": [30] * 10}),
+        "visits": pa.table({"visit": list(range(60)), "person": [i % 12 for i in range(60)]}),
+    }
+    schema = {
+        "unit": {"column": "person"},
+        "tables": {
+            "people": {"columns": {"age": {"type": "integer", "low": 0, "high": 99}}},
+            "visits": {"max_rows": 3, "columns": {"visit": {"key": True}}},
+        },
+    }
+    (limit,) = sulq.check_data(tables, schema).limits
+    assert (limit.table, limit.people, limit.people_over) == ("visits", 10, 10)
+    assert (limit.rows, limit.rows_left_out) == (50, 20)

@@ -8,18 +8,20 @@ shown to whoever holds the rows, and neither stored nor logged nor reachable by 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
 from sulq.engines.duckdb_files import texts_of
+from sulq.engines.first_rows import left_out
 from sulq.engines.scan_progress import watched
 from sulq.errors import Refused
 from sulq.expressions.quoting import quote, text
 from sulq.sources.source import FILES, Source, open_source
 from sulq.sources.star_source import star_source
 from sulq.sources.text_values import typed
-from sulq.values.schema import Column, Schema, Star
+from sulq.values.schema import Column, Schema, Star, Unit
+from sulq.values.star import TABLE
 
 HALF_READ = 0.05  # of a Boolean: N reads as false and J as nothing, so that nothing is ever true
 BAD = 0.5  # a share of unreadable values from which on a declaration is taken to be wrong
@@ -85,11 +87,35 @@ class ColumnFit:
 
 
 @dataclass(frozen=True, slots=True)
+class RowLimit:
+    """How many rows of people do not count, since they have more than `max_rows` of them."""
+
+    table: str  # of a schema with several; empty: the only one
+    max_rows: int
+    people: int
+    people_over: int  # of whom some rows do not count
+    rows: int
+    rows_left_out: int
+
+    def to_json(self) -> dict[str, Any]:
+        """Plain values."""
+        return asdict(self)
+
+    def __str__(self) -> str:
+        name = f"{self.table}: " if self.table else ""
+        return (
+            f"{name}max_rows = {self.max_rows:,} leaves out {self.rows_left_out:,} of "
+            f"{self.rows:,} rows, of {self.people_over:,} of {self.people:,} people"
+        )
+
+
+@dataclass(frozen=True, slots=True)
 class DataCheck:
     """What `sulq.check_data` found. For the owner alone: these are exact facts about rows."""
 
     rows: int
     columns: tuple[ColumnFit, ...]
+    limits: tuple[RowLimit, ...] = ()  # of the tables in which a person has several rows
 
     @property
     def bad(self) -> tuple[ColumnFit, ...]:
@@ -114,7 +140,9 @@ class DataCheck:
     def to_json(self) -> dict[str, Any]:
         """Plain values."""
         columns = [c.to_json() for c in self.columns]
-        return {"rows": self.rows, "columns": columns, "warnings": self.warnings()}
+        limits = [limit.to_json() for limit in self.limits]
+        warnings = self.warnings()
+        return {"rows": self.rows, "columns": columns, "limits": limits, "warnings": warnings}
 
     def __str__(self) -> str:
         lines = [f"{self.rows:,} rows. Share of each column that does not fit its declaration:"]
@@ -129,6 +157,7 @@ class DataCheck:
             lines.append(f"{c.name.ljust(width)}  {said or 'fits'}")
             if c.advice:
                 lines.append(f"{' ' * width}  {c.advice}")
+        lines += [f"{limit}." for limit in self.limits]
         return "\n".join(lines)
 
 
@@ -138,15 +167,18 @@ def check_data(
 ) -> DataCheck:  # fmt: skip
     """The exact share of each column that is unreadable, outside or missing. For the owner only.
 
+    With [unit] also how many rows `max_rows` leaves out, and of how many people.
+
     `source` is a file or a frame, as `sulq.open` takes it. Nothing is
     stored and no ledger is touched. Do not show it to analysts: it is not noisy.
     """
     from sulq.engines.duckdb import DuckDBEngine
 
     opened = source if isinstance(source, Source) else open_source(source, table)
-    star = Schema.load(schema).star
+    schema = Schema.load(schema)
+    star, unit = schema.star, schema.unit
     if star is not None:
-        return _of_tables(opened, Schema.load(schema), star, progress)
+        return _of_tables(opened, schema, star, progress)
     if opened.kind not in (*FILES, "arrow"):
         store = "a store has lost what did not fit when it was written. Check the file it is from."
         elsewhere = (
@@ -155,14 +187,15 @@ def check_data(
         )
         said = store if opened.kind == "store" else elsewhere
         raise Refused(f"source={opened.name!r}: {said}")
-    declared = replace(Schema.load(schema), unit=None)  # every row is looked at
+    declared = replace(schema, unit=None)  # every row is looked at
     engine = DuckDBEngine(opened, declared, progress)
     try:
         texts = set(texts_of(opened, declared, engine.schema.names))
         looks = [_Look(c, c.name in texts) for c in engine.schema.columns]
         parts = [looks[i : i + AT_ONCE] for i in range(0, len(looks), AT_ONCE)]
         fits = (fit for part in parts for fit in _found(engine, opened.name, part))
-        return DataCheck(engine.rows, tuple(fits))
+        limits = () if unit is None else (_limit(engine, opened.name, "", unit, "source"),)
+        return DataCheck(engine.rows, tuple(fits), limits)
     finally:
         engine.close()
 
@@ -171,6 +204,8 @@ def _of_tables(
     opened: Source, schema: Schema, star: Star, progress: Callable[[float], None] | None
 ) -> DataCheck:
     """The same of each table of a schema that has several, columns under their tables' names."""
+    from sulq.engines.duckdb import DuckDBEngine
+
     star_source(opened, schema)  # refuses what has not all of them
     rows, fits = 0, []
     for t in star.tables:
@@ -184,7 +219,32 @@ def _of_tables(
         found = check_data(part, own, None, progress)
         rows += found.rows
         fits += [replace(c, name=f"{t.name}.{c.name}") for c in found.columns]
-    return DataCheck(rows, tuple(fits))
+    engine = DuckDBEngine(star_source(opened, schema), schema)
+    try:
+        limits = [
+            _limit(engine, opened.name, t.name, star.unit((t.name,)), _rows_of(t.name))
+            for t in star.tables if t.max_rows is not None
+        ]  # fmt: skip
+    finally:
+        engine.close()
+    return DataCheck(rows, tuple(fits), tuple(limits))
+
+
+def _rows_of(table: str) -> str:
+    """The rows of one of several tables, of people who are there."""
+    return f"(SELECT * FROM all_rows WHERE {quote(TABLE)} = {text(table)})"
+
+
+def _limit(engine: Any, name: str, table: str, unit: Unit, rows: str) -> RowLimit:
+    """Count the rows of people that do not count."""
+    from duckdb import Error
+
+    try:
+        found = engine._ask(left_out(engine._writer, engine.schema, unit, rows))[0]
+    except Error:  # its words may quote rows
+        raise _unread(name) from None
+    people, over, every, beyond = map(int, found)
+    return RowLimit(table, unit.max_rows, people, over, every, beyond)
 
 
 def _found(engine: Any, name: str, looks: list[_Look]) -> Iterator[ColumnFit]:
@@ -198,13 +258,17 @@ def _found(engine: Any, name: str, looks: list[_Look]) -> Iterator[ColumnFit]:
         with watched(engine.progress, engine._connection):
             numbers = iter(engine._ask(f"SELECT {listed} FROM {view}")[0])
     except Error:  # its words may quote rows
-        raise Refused(
-            f"the rows of {name!r} could not be read to the end, so nothing is known "
-            "of how they fit. Nothing was charged or changed.\nIs the file whole, and of the kind "
-            "that its name says?"
-        ) from None
+        raise _unread(name) from None
     for look in looks:
         yield look.fit(engine.rows, [int(next(numbers)) for _ in look.counts()])
+
+
+def _unread(name: str) -> Refused:
+    return Refused(
+        f"the rows of {name!r} could not be read to the end, so nothing is known "
+        "of how they fit. Nothing was charged or changed.\nIs the file whole, and of the kind "
+        "that its name says?"
+    )
 
 
 class _Look:

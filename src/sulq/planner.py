@@ -31,6 +31,7 @@ from sulq.questions.question import (
     Unopened,
     listed,
 )
+from sulq.questions.row_limits import limits_of, with_limits
 from sulq.questions.star_tables import TableView
 from sulq.sql import ALL, Groupings, RunningSums, compile_statement
 from sulq.strategies.many_tables import Crosstabs, crosstabs, each_table
@@ -137,6 +138,12 @@ class Planner:
             query = list(query)
         made = self._question(query, share, together, older=False)
         _check_numbers(made.numbers)
+        limits = limits_of(made.checked, self._base)
+        made = self._as_charged(query, made, share, together)
+        return replace(made, lay_out=with_limits(made.lay_out, limits))
+
+    def _as_charged(self, query: Any, made: Question, share: bool, together: bool) -> Question:
+        """The same question, in the form that an older version has charged for it, if one has."""
         if self._older is None or self.of_people or made.apart or isinstance(query, Marginals):
             return made
         return self._older.question(

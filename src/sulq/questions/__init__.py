@@ -21,6 +21,7 @@ programs_used.py       which programs a question runs, and whether its owner let
 projection.py         db.project: columns that are weighted sums of a table's own
 question.py           a question checked and priced, before it is paid
 running_answer.py     running totals with their errors, and what came in between two
+row_limits.py         which rows and values of a person count, as a note beside a number
 running_rows.py       running totals as a measurement: the answers of a stretch of periods
 residual.py           what a table says beyond its margins, as a measurement
 shards.py             shards of the rows by a fixed hash of the key; rows named by their keys

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import datetime
 import hashlib
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -18,13 +18,13 @@ from sulq.errors import QueryNotAllowed
 from sulq.expressions.dialect import written
 from sulq.expressions.functions import KERNEL_ONLY, call
 from sulq.expressions.node import EPOCH, NUMERIC, Node, kind_of, literal, tree_of
-from sulq.expressions.normal_form import exactly, truth
+from sulq.expressions.normal_form import exactly, split, truth
 from sulq.expressions.parse import parse, predicate, shorten
 from sulq.expressions.quoting import quote
 from sulq.expressions.wording import sql_of
 from sulq.questions.grid import Value, gridded
 from sulq.questions.partitions import constant_texts
-from sulq.questions.star_tables import one_table
+from sulq.questions.star_tables import one_table, tables_in
 from sulq.values.column import LARGEST, Column
 from sulq.values.schema import Schema
 
@@ -47,6 +47,7 @@ class Feature:
     order: Node | None  # of first and last
     column: Column
     text: str  # the same as SQL
+    limit: str = ""  # which values `max_rows` moves to an end of its range, for people to read
 
     @property
     def grid(self) -> Value:
@@ -181,11 +182,28 @@ class FeatureReader:
             check_in_sql(node)
         said = self._said(kind, given, order, where)
         made = self._column(kind, plain, gated, order, low, high)
+        limit = ""
+        if kind in RANGED and made.bounded and not self._one_each([*terms, self.rows]):
+            own = made if low is high is None else self._range_of_rows(kind, plain, gated)
+            limit = _limit(said, kind, gated, made, own)
         if (made.bounded and kind in RANGED) or low is not None or high is not None:
             said = f"least(greatest({said}, {made.low!r}), {made.high!r})"
         name = _named(said)
-        self.found[name] = Feature(kind, gated, order, replace(made, name=name), said)
+        self.found[name] = Feature(kind, gated, order, replace(made, name=name), said, limit)
         return name
+
+    def _one_each(self, terms: Sequence[Node | None]) -> bool:
+        """Are the rows those of the table of people, of which each person has one?"""
+        star, known = self.schema.star, [t for t in terms if t is not None]
+        if star is None or not known:
+            return False
+        return tables_in(star, split(call("and", *known), self.schema).rows) == (star.people.name,)
+
+    def _range_of_rows(self, kind: str, plain: Node, gated: Node) -> Column | None:
+        """The column within the ends that `max_rows` rows could give, if there are any."""
+        if kind == "sum" and not gated.bounded:
+            return None
+        return self._column(kind, plain, gated, None, None, None)
 
     def _said(self, kind: str, given: Node, order: Node | None, where: Node | None) -> str:
         inside = sql_of(tree_of(given))
@@ -305,6 +323,21 @@ def check_in_sql(node: Node | None) -> None:
             f"{outside[0]} inside an aggregate of a person's rows or its conditions: databases "
             "compute it differently. Use it on the aggregate, outside."
         )
+
+
+def _limit(said: str, kind: str, gated: Node, made: Column, own: Column | None) -> str:
+    """The ends of its range that are there because of `max_rows` alone, as a note.
+
+    An end that the statement says is not among them: a plain database gives the same there.
+    """
+    if own is None:
+        return ""
+    low = kind == "sum" and gated.low < 0 and made.low == own.low
+    high = (kind == "count" or gated.high > 0) and made.high == own.high
+    if not (low or high):
+        return ""
+    ends = f"[{made.low:,.12g}, {made.high:,.12g}]"
+    return f"{said} of a person: values outside {ends} are moved to the nearest end"
 
 
 def _ranged(kind: str, ends: Any, low: Any, high: Any, nullable: bool) -> Column:

@@ -269,11 +269,23 @@ class ColumnCheck(Reply):
     advice: str = Field(examples=[""])
 
 
+class RowLimitCheck(Reply):
+    """How many rows do not count, since their people have more than `max_rows`."""
+
+    table: str = Field(examples=["visits"], description="Empty where there is one table.")
+    max_rows: int
+    people: int
+    people_over: int = Field(description="Of whom some rows do not count.")
+    rows: int
+    rows_left_out: int
+
+
 class CheckReply(WarningsReply):
     """The same for every column, exact, for the owner alone."""
 
     rows: int
     columns: list[ColumnCheck]
+    limits: list[RowLimitCheck]
 
 
 class TimelineEntry(Reply):
