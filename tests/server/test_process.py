@@ -4,6 +4,9 @@ import os
 import resource
 import signal
 import socket
+import ssl
+import subprocess
+from contextlib import suppress
 from pathlib import Path
 from urllib.parse import urlsplit
 
@@ -41,6 +44,42 @@ def test_workers_end_with_a_killed_parent_and_let_go_of_the_port(tmp_path):
         finally:
             for pid in filter(alive, workers):
                 os.kill(pid, signal.SIGKILL)
+
+
+@pytest.mark.parametrize("workers", [1, 2])
+def test_a_hangup_takes_the_certificate_anew(tmp_path, workers):
+    """SIGHUP, as a renewal of certificates sends it: the new one is shown; a wrong one is not."""
+    instance = made(tmp_path / "instance")
+    for name in ("old", "new"):
+        subprocess.run(
+            ["openssl", "req", "-x509", "-newkey", "rsa:2048", "-nodes", "-days", "2", "-subj",
+             "/CN=localhost", "-keyout", tmp_path / f"{name}.key", "-out",
+             tmp_path / f"{name}.pem"],
+            check=True, capture_output=True,
+        )  # fmt: skip
+
+    def put(name):
+        for end in ("pem", "key"):
+            (instance.folder / f"tls.{end}").write_bytes((tmp_path / f"{name}.{end}").read_bytes())
+
+    put("old")
+    tls = {"SULQ_SERVER_CERTIFICATE": "tls.pem", "SULQ_SERVER_PRIVATE_KEY": "tls.key"}
+    with served(instance.folder, "--workers", workers, env=tls) as (parent, url):
+        place = "localhost", urlsplit(url).port
+
+        def shown():
+            with suppress(OSError):
+                return ssl.get_server_certificate(place)
+
+        old, new = ((tmp_path / f"{n}.pem").read_text() for n in ("old", "new"))
+        assert until(lambda: shown() == old)
+        put("new")
+        parent.send_signal(signal.SIGHUP)
+        assert until(lambda: [shown() for _ in range(5)] == [new] * 5)
+        (instance.folder / "tls.pem").write_text("no certificate")
+        parent.send_signal(signal.SIGHUP)
+        assert all(shown() == new for _ in range(5))
+        assert parent.poll() is None
 
 
 def _up(url):

@@ -166,7 +166,8 @@ def backup(folder: Folder, out: Out) -> Said:
     from sulq.server.services.folder import backup as make
 
     about = make(folder, out)
-    said = f"Copied {len(about['heads'])} ledgers and the registry to {out}. It is as secret."
+    registry = " and the registry" if about["registry"] else ", not the registry,"
+    said = f"Copied {len(about['heads'])} ledgers{registry} to {out}. It is as secret."
     if about["passwords"]:
         said += f" It has {about['passwords']} passwords of PostgreSQL in it."
     said += f"\nIts digest, to keep elsewhere: {about['digest']}"

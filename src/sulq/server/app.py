@@ -42,9 +42,9 @@ def make_app(
     services = _opened(settings)
     routes, gate, bodies = _routes(services)
     console = Console(services, gate, bodies)
-    listener = None
+    listener, tls = None, tls_context(settings) if postgres is not None else None
     if postgres is not None:
-        listener = Listener(services, postgres, tls_context(settings))
+        listener = Listener(services, postgres, tls)
 
     quiet = Quiet(services.datasets, lambda: not services.answers.quiet)
 
@@ -86,7 +86,7 @@ def make_app(
     made.add_middleware(Front, settings=settings, meter=services.meter)
     made.router.default = gate  # a path with a line end in it, which no mount takes
     made.state.api, made.state.gate, made.state.meter = routes, gate, services.meter
-    made.state.stop = stop
+    made.state.stop, made.state.tls = stop, tls
     return made
 
 

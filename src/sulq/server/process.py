@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import logging
+import signal
 import socket
+import ssl
 import sys
 import threading
 from collections.abc import Iterator
@@ -11,7 +13,8 @@ from contextlib import contextmanager
 from typing import Any
 
 from sulq.errors import MissingExtra, Refused
-from sulq.server.services.settings import Settings
+from sulq.server.services import logs
+from sulq.server.services.settings import Settings, service_links
 
 STOP_SECONDS = 5  # more than the longest deadline, for what is under way when told to stop
 BACKLOG = 512
@@ -122,19 +125,38 @@ def _server(
 def serve(settings: Settings, bound: socket.socket, postgres: socket.socket | None = None) -> None:
     """Serve until it is shut down. What is under way then is finished."""
     from sulq.server.connections import max_connections, open_files
-    from sulq.server.services import logs
 
     server = _server(
         settings, own_process=True, postgres=postgres
     )  # what is wrong with them is said before the log
     logs.start()
+    if links := service_links():
+        logs.event("variables of Kubernetes' service links are no settings", ignored=links)
     most = max_connections(settings)
     if most < settings.connections:
         logs.event(
             f"at most {most} connections, not {settings.connections}: this process may open "
             f"{open_files()} files; raise that with ulimit -n", logging.WARNING,
         )  # fmt: skip
+    signal.signal(signal.SIGHUP, lambda *_: _reload(server, settings))
     server.run([bound])
+
+
+def _reload(server: Any, settings: Settings) -> None:
+    """Take the certificate anew, at both doors, for connections that come; the server goes on."""
+    contexts = (getattr(server.config, "ssl", None), server.config.app.state.tls)
+    certificate, key = settings.certificate, settings.private_key
+    if certificate is None or key is None:
+        logs.event("a hangup changes nothing: there is no certificate")
+        return
+    try:
+        # Both files are looked at elsewhere first: a pair that does not fit must change nothing.
+        for context in (ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER), *filter(None, contexts)):
+            context.load_cert_chain(settings.folder / certificate, settings.folder / key)
+    except OSError as error:
+        logs.event("the certificate was not taken anew", logging.WARNING, why=type(error).__name__)
+        return
+    logs.event("the certificate was taken anew")
 
 
 @contextmanager

@@ -34,8 +34,14 @@ def serve_many(
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, lambda *_: ended.set())
     workers = [_worker(settings, sockets) for _ in range(settings.workers)]
+    hung_up = threading.Event()
+    signal.signal(signal.SIGHUP, lambda *_: hung_up.set())
     while not ended.wait(PAUSE_SECONDS):
         workers = [w if w.poll() is None else _worker(settings, sockets) for w in workers]
+        if hung_up.is_set():
+            hung_up.clear()
+            for worker in workers:
+                worker.send_signal(signal.SIGHUP)
     for worker in workers:
         worker.terminate()
     for worker in workers:
@@ -58,6 +64,7 @@ def _worker(settings: Settings, sockets: list[socket.socket]) -> subprocess.Pope
 
 def main(*numbers: str) -> None:
     """One worker process, on the sockets that it was handed."""
+    signal.signal(signal.SIGHUP, signal.SIG_IGN)  # until it serves
     pipe = sys.stdin.buffer
     said = pipe.readline()
     if not said:

@@ -24,7 +24,7 @@ from sulq.server.services.folder import backup, begin, restore
 from sulq.server.services.people import People
 from sulq.server.services.registry import Registry
 from sulq.server.services.registry_tables import VERSION
-from sulq.server.services.settings import Settings
+from sulq.server.services.settings import Settings, service_links
 
 D = "/v1/datasets/people"
 NEW = {"name": "people", "source": "people.parquet", "schema": SCHEMA} | PROMISE
@@ -64,6 +64,30 @@ def test_settings_come_from_the_file_then_the_environment_then_the_command(tmp_p
     found = Settings.load(tmp_path / "instance", host="localhost")
     assert (found.port, found.padding, found.host) == (9000, False, "localhost")
     assert found.sources == ("data", "more")
+
+
+LINKS = {
+    "PORT": "tcp://10.0.0.1:80", "SERVICE_HOST": "10.0.0.1", "SERVICE_PORT": "80",
+    "SERVICE_PORT_HTTP": "80", "PORT_80_TCP": "tcp://10.0.0.1:80", "PORT_80_TCP_PROTO": "tcp",
+    "PORT_80_TCP_PORT": "80", "PORT_80_TCP_ADDR": "10.0.0.1", "PG_SERVICE_HOST": "10.0.0.2",
+    "PG_PORT": "tcp://10.0.0.2:5432", "PG_PORT_5432_TCP_PORT": "5432",
+}  # fmt: skip
+
+
+def test_what_kubernetes_sets_by_itself_is_no_setting(tmp_path, monkeypatch):
+    """The links of a service called sulq-server are left out; a wrong setting is still refused."""
+    begin(tmp_path / "instance", "anna")
+    for name, value in LINKS.items():
+        monkeypatch.setenv(f"SULQ_SERVER_{name}", value)
+    assert Settings.load(tmp_path / "instance").port == 8707
+    assert service_links() == sorted(f"SULQ_SERVER_{name}" for name in LINKS)
+    monkeypatch.setenv("SULQ_SERVER_PORT", "9000")
+    assert Settings.load(tmp_path / "instance").port == 9000
+    for name, value in [("PORT", "http://x"), ("REPORT", "1"), ("PG_PORT", "5432")]:
+        with monkeypatch.context() as patch:
+            patch.setenv(f"SULQ_SERVER_{name}", value)
+            with pytest.raises(Refused, match=r"(?i)port"):
+                Settings.load(tmp_path / "instance")
 
 
 @pytest.mark.parametrize(

@@ -15,12 +15,14 @@ import pytest
 from server.api.test_rights import ROLES, TABLE, send
 from server.console.page_client import PageClient
 from server.instance import Instance, made
+from typer.testing import CliRunner
 
+from sulq.cli import app
 from sulq.errors import KeyRefused, LedgerDamaged, LimitReached, NotFound, Refused
 from sulq.server.console.saved_results import FORGET
 from sulq.server.console.sessions import Sessions
 from sulq.server.services.access import Access
-from sulq.server.services.folder import begin
+from sulq.server.services.folder import backup, begin
 from sulq.server.services.people import People
 from sulq.server.services.registry import FILE, Registry, Taken
 from sulq.server.services.registry_move import MOVED, open_registry
@@ -337,3 +339,15 @@ def test_control_without_the_lock_two_writers_do_the_same_thing_twice(monkeypatc
 
         at_once(lambda: write(one), lambda: write(two))
         assert one.one("SELECT count(*) FROM moved")[0] == 2
+
+
+def test_a_backup_says_that_a_registry_elsewhere_is_not_in_it(address, tmp_path):
+    """It is PostgreSQL's to copy; the terminal says so, and what there is to do."""
+    begin(tmp_path / "instance", "anna")
+    found = backup(tmp_path / "instance", tmp_path / "copy")
+    assert found["registry"] is False
+    assert len(found["elsewhere"]) == 1
+    said = CliRunner().invoke(app, ["backup", str(tmp_path / "instance"), str(tmp_path / "again")])
+    assert said.exit_code == 0, said.output
+    assert "Copied 0 ledgers, not the registry, to" in said.output
+    assert not list((tmp_path / "again").glob("server.db*"))

@@ -130,7 +130,7 @@ def backup(folder: Path, out: Path) -> dict[str, Any]:
     about = write_manifest(partial, about)
     partial.rename(out)
     _note_all(folder, "backup", ledgers=len(heads))
-    return about
+    return about | {"registry": address is None}
 
 
 def _note_all(folder: Path, kind: str, **more: Any) -> None:

@@ -1,6 +1,7 @@
 """[server] of a folder's sulq.toml, and the environment -> Settings.
 
-Every setting may also be given as SULQ_SERVER_NAME, which wins over the file.
+Every setting may also be given as SULQ_SERVER_NAME, which wins over the file. What
+Kubernetes sets under such names by itself is left out.
 """
 
 from __future__ import annotations
@@ -40,6 +41,12 @@ LISTS = {
 ADDRESS = re.compile(  # scheme://user:password@host:port/path, which ends at a separator
     r"[a-z][a-z0-9+.-]*://(?:[^/@]*@)?(?:\[[^\]]*\]|[^/:;@]*)(?::\d+)?(?:/[^:;]*)?", re.IGNORECASE
 )
+SERVICE_LINK = re.compile(
+    r"SULQ_SERVER_([A-Z0-9_]+_)?"
+    r"(SERVICE_HOST|SERVICE_PORT(_[A-Z0-9_]+)?|PORT(_[0-9]+_(TCP|UDP|SCTP)(_(PROTO|PORT|ADDR))?)?)"
+)
+IS_PORT = re.compile(r"(?<!_SERVICE)_PORT$(?<!(TCP|UDP)_PORT)(?<!SCTP_PORT)")  # may be a setting
+LINK = re.compile(r"(tcp|udp|sctp)://")
 WANTED: dict[str, tuple[Any, str]] = {
     "bool": (bool, "true or false"),
     "str": (str, "text"),
@@ -180,8 +187,19 @@ def _from_file(path: Path) -> dict[str, Any]:
     return server
 
 
+def service_links() -> list[str]:
+    """Variables that Kubernetes sets for services called sulq-server...; they are no settings."""
+    return sorted(
+        name
+        for name, text in os.environ.items()
+        if SERVICE_LINK.fullmatch(name) and (not IS_PORT.search(name) or LINK.match(text))
+    )
+
+
 def _from_environment() -> dict[str, Any]:
-    said = {k[len(PREFIX) :].lower(): v for k, v in os.environ.items() if k.startswith(PREFIX)}
+    links = service_links()
+    given = {k: v for k, v in os.environ.items() if k.startswith(PREFIX) and k not in links}
+    said = {k[len(PREFIX) :].lower(): v for k, v in given.items()}
     return {name: _read(name, text) for name, text in said.items()}
 
 
