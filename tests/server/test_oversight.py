@@ -339,7 +339,8 @@ def test_what_does_not_arrive_is_tried_again_and_given_up(hooked, monkeypatch):
 @pytest.mark.parametrize(
     "url",
     ["https://elsewhere.example/", "http://127.0.0.1.evil.example/", "ftp://127.0.0.1/",
-     "http://user:pass@127.0.0.1/", "http://10.0.0.1/", "", "https://", "https://127.0.0.1@x/"],
+     "http://user:pass@127.0.0.1/", "http://10.0.0.1/", "", "https://", "https://127.0.0.1@x/",
+     "https://[", "https://[::1", "http://127.0.0.1:99999/", "http://127.0.0.1:x/"],
 )  # fmt: skip
 def test_only_allowed_hosts_are_sent_to(hooked, url):
     """Nobody makes the server ask addresses within its network."""

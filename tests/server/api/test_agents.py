@@ -114,6 +114,8 @@ def test_the_transport_is_strict(instance):
     assert instance.call("POST", "/mcp", b"{", Content_Type="application/json").status == 400
     assert instance.call("POST", "/mcp", b"x", Content_Type="text/plain").status == 415
     assert instance.call("POST", "/mcp", ping, Origin="https://evil.example").status == 403
+    for origin in ("http://[", "null", "", "http://127.0.0.1:x"):
+        assert instance.call("POST", "/mcp", ping, Origin=origin).status == 403
     own = instance.url
     assert instance.call("POST", "/mcp", ping, Origin=own).json["result"] == {}
     assert instance.call("POST", "/mcp", ping, MCP_Protocol_Version="1999-01-01").status == 409

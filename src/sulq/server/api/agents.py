@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import json
 from typing import Any
-from urllib.parse import urlsplit
 
 from fastapi import Request, Response
 
@@ -25,6 +24,7 @@ from sulq.server.gate import RequestContext
 from sulq.server.services.access import Record
 from sulq.server.services.context import Services
 from sulq.server.services.histories import newest_with
+from sulq.server.services.web_addresses import is_from
 
 route = Routes("agents", prefix="")
 HOW = (
@@ -53,7 +53,7 @@ async def mcp(caller: Anyone, request: Request) -> Response:
 def _check_headers(request: Request) -> None:
     """Refuse pages of other sites, and versions that are not spoken here."""
     origin = request.headers.get("origin")
-    if origin is not None and urlsplit(origin).netloc != request.headers.get("host"):
+    if origin is not None and not is_from(origin, request.headers.get("host", "")):
         raise NotPermitted("a page of another site may not use this. Nothing was charged.")
     version = request.headers.get("mcp-protocol-version")
     if version is not None and version not in VERSIONS:

@@ -8,10 +8,11 @@ from __future__ import annotations
 
 import hmac
 from collections.abc import Mapping
-from urllib.parse import parse_qsl, urlsplit
+from urllib.parse import parse_qsl
 
 from sulq.errors import LimitReached, NotPermitted, PromiseError, QueryNotAllowed
 from sulq.server.console.sessions import Session
+from sulq.server.services.web_addresses import is_from
 
 TOKEN = "csrf"
 MAX_FIELDS = 5000
@@ -97,8 +98,7 @@ def check_origin(headers: Mapping[str, str]) -> None:
         if site not in ("same-origin", "none"):
             raise NotPermitted(FOREIGN)
         return
-    host = headers.get("host", "")
-    if origin is None or not host or urlsplit(origin).netloc.lower() != host.lower():
+    if not is_from(origin, headers.get("host", "")):
         raise NotPermitted(FOREIGN)
 
 

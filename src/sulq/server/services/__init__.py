@@ -37,6 +37,7 @@ boards.py           boards of answers, and what people of a dataset share
 answers.py          one question: read, gathered, answered, and its reply on the beat
 actors.py           who acts, as the audit log names them for good
 audit_log.py        an owner's audit log: who was let in, who decided what, chained
+web_addresses.py    addresses that others wrote, of which none is an error
 oidc_settings.py    [oidc] of sulq.toml: whose accounts sign in, and what their roles open
 oidc.py             an institution's issuer: where it signs people in, and its tokens
 institution.py      accounts of an institution -> people here, by what tokens claim

@@ -13,9 +13,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, fields
 from pathlib import Path
 from typing import Any
-from urllib.parse import urlsplit
 
 from sulq.errors import Refused
+from sulq.server.services.web_addresses import parts_of
 from sulq.settings_file import FILE
 
 PREFIX = "SULQ_OIDC_"
@@ -65,7 +65,7 @@ def is_safe(url: Any) -> bool:
     """Is it an address over TLS, or on this machine?"""
     if not isinstance(url, str) or not url.isascii() or not url.isprintable():
         return False
-    parts = urlsplit(url)
+    parts = parts_of(url)
     secure = parts.scheme == "https" or (parts.scheme == "http" and parts.hostname in LOOPBACK)
     return secure and bool(parts.hostname) and parts.username is None and not parts.fragment
 

@@ -19,7 +19,6 @@ from contextlib import contextmanager, suppress
 from datetime import datetime, timedelta
 from hashlib import sha256
 from typing import Any
-from urllib.parse import urlsplit
 
 import httpx
 
@@ -31,6 +30,7 @@ from sulq.server.services.high_water import LEAP
 from sulq.server.services.oidc_settings import is_safe
 from sulq.server.services.registry import Registry, alarm, now
 from sulq.server.services.settings import Settings
+from sulq.server.services.web_addresses import parts_of
 
 SIGNATURE, DELIVERY = "x-sulq-signature", "x-sulq-delivery"
 WAITS = (10, 60, 300, 1800, 7200)  # seconds before each further try
@@ -119,7 +119,7 @@ class Webhooks:
                 "webhooks are off here. Whoever runs the server switches them on with "
                 "webhook_hosts and webhook_secret."
             )
-        host = (urlsplit(url).hostname or "").lower() if is_safe(url) else ""
+        host = (parts_of(url).hostname or "").lower() if is_safe(url) else ""
         if len(url) > MAX_URL or host not in self._hosts:
             raise Refused(
                 "url: want an address that begins with https:// at one of the hosts that whoever "
@@ -220,7 +220,7 @@ class Webhooks:
         return arrived
 
     def _arrives(self, row: Any) -> bool:
-        with suppress(httpx.HTTPError, OSError, ValueError, Refused):
+        with suppress(httpx.HTTPError, httpx.InvalidURL, OSError, ValueError, Refused):
             self._check(row["url"])  # the host may no longer be allowed
             body, seconds = row["body"].encode(), int(time.time())
             headers = {
