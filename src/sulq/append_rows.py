@@ -50,7 +50,7 @@ def take_in(
         with closing(open_engine(found, schema, None, show("scanning"))) as running:
             guard, known = guard_of(found, running, seal), PeriodRows.of(seal)
             recorded = dict(book.terms["promise"])
-            terms = claims.terms_of(running, recorded, recorded["pricing"])
+            terms = claims.terms_of(running, recorded, recorded["pricing"], found)
             with seal.held():
                 claims.check_refreshed(seal, guard)
                 after = known.begin(running, before)

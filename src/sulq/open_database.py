@@ -400,7 +400,7 @@ def refresh(
         with seal.held():
             claims.check_refreshed(seal, guard)
             claims.forget_periods(seal, running)
-            terms = claims.terms_of(running, promise.to_json(), pricing)
+            terms = claims.terms_of(running, promise.to_json(), pricing, found)
             if schema is None and not is_order_known(book.terms):
                 del terms[ORDER], terms[ASSIGNMENT]  # an older ledger's: nobody has said it yet
             same = claims.same_rows(seal, guard, found, book.terms, running.schema)

@@ -205,3 +205,20 @@ def test_a_folder_above_the_source_gives_no_public_values(tmp_path):
     with silent(refresh(tmp_path, declared, ledger=tmp_path / "l", reason="renamed")) as db:
         part.spend(db, "year = '2025'")
     assert part.most == T
+
+
+def test_the_same_bytes_read_as_another_kind_are_other_rows(tmp_path):
+    """Lines of CSV are rows of nobody's cell once the file is called .jsonl."""
+    path = tmp_path / "rows.csv"
+    path.write_text("s,worth\nx,1\ny,2\n")
+    declared = {"columns": {"s": {"values": ["x", "y"], "public": True}, "worth": WORTH}}
+    with silent(sulq.open(path, declared, ledger=tmp_path / "l", **TERMS)) as db:
+        for k in range(T):
+            db.sum(f"worth * {k + 1}", "s = 'x'")
+    lines = path.rename(path.with_suffix(".jsonl"))
+    with pytest.raises(sulq.SourceChanged, match="read as json"):
+        sulq.open(lines, declared, ledger=tmp_path / "l", **TERMS)
+    with silent(refresh(lines, declared, ledger=tmp_path / "l", reason="renamed")) as db:
+        assert {cell["s"]: cell["remaining"] for cell in db.budget_by_cell()} == {
+            "x": 0, "y": 0, None: 0,
+        }  # fmt: skip

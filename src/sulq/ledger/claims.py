@@ -41,6 +41,9 @@ from sulq.sources.star_source import star_source
 from sulq.values.assignment import Assignment, persons_of
 from sulq.values.schema import Schema
 
+LINE_FORMATS = ("csv", "json")  # the same bytes are other rows as another of these
+READ_AS = "read_as"  # which of them, among the terms
+
 
 def open_ledger(
     where: str, source: Source, engine: Engine, promise: Mapping[str, Any], pricing: str,
@@ -104,7 +107,7 @@ def _open_ledger(
     where: str, source: Source, engine: Engine, promise: Mapping[str, Any], pricing: str,
     by_default: bool,
 ) -> tuple[Ledger, Guard]:  # fmt: skip
-    terms = terms_of(engine, promise, pricing)
+    terms = terms_of(engine, promise, pricing, source)
     facts: dict[str, Any] = {
         "terms": terms,
         "cells": engine.schema.cell_count,
@@ -144,6 +147,10 @@ def _open_ledger(
         if None not in (began, now) and began != now:
             book.close()
             raise changed(f"{source.name}, table={now}")
+        began, now = book.terms.get(READ_AS), terms.get(READ_AS)
+        if None not in (began, now) and began != now:
+            book.close()
+            raise changed(f"{source.name}, read as {now}")
         remember(seal, guard)
     return book, guard
 
@@ -241,8 +248,10 @@ def check_unclaimed(seal: Seal, guard: Guard) -> None:
         )
 
 
-def terms_of(engine: Engine, promise: Mapping[str, Any], pricing: str) -> dict[str, Any]:
-    """What the ledger writes down when it begins: the promise and the declarations."""
+def terms_of(
+    engine: Engine, promise: Mapping[str, Any], pricing: str, source: Source | None = None
+) -> dict[str, Any]:
+    """The promise, the declarations, and how texts are read: what the ledger begins with."""
     terms = {
         "promise": {**promise, "pricing": pricing},
         "schema": engine.schema.to_json(),
@@ -253,6 +262,8 @@ def terms_of(engine: Engine, promise: Mapping[str, Any], pricing: str) -> dict[s
         terms["periods"] = present(engine)
     if len(order := cell_order(engine.schema)) > 1:
         terms[ORDER] = order
+    if source is not None and source.kind in LINE_FORMATS:
+        terms[READ_AS] = source.kind
     table = engine.table_name  # a DuckDB file has several
     return terms if table is None else terms | {"table": table}
 
@@ -270,7 +281,8 @@ def same_rows(
     """
     whole = found.kind in ("parquet", "csv", "json", "arrow")  # one table, whatever its name
     same = whole and seal.current() == guard.fingerprint
-    return same and terms.get(ASSIGNMENT) == Assignment.of(new).digest
+    alike = terms.get(READ_AS) == (found.kind if found.kind in LINE_FORMATS else None)
+    return same and alike and terms.get(ASSIGNMENT) == Assignment.of(new).digest
 
 
 def forget_periods(seal: Seal, engine: Engine) -> None:
