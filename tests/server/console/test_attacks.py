@@ -197,6 +197,14 @@ def test_control_the_browser_would_have_run_it(instance, browser, monkeypatch):
     assert "<script>window.hit" not in text(PageClient(instance, "bob").get(D))
 
 
+def test_pages_are_made_once_and_keep_nothing_that_they_showed():
+    """Templates are read once; a key that is shown once is not kept, and 1 is not shown as True."""
+    assert pages.environment() is pages.environment()
+    assert not hasattr(pages.environment().finalize, "cache_info")
+    show = pages.environment().from_string("{{ a }} {{ b }} {{ c }}").render
+    assert show(a=True, b=1, c=1.0) == "True 1 1.0"
+
+
 @pytest.mark.parametrize(
     "path",
     [f"/console/{MARKUP[0]}", f"/console/datasets/{MARKUP[1]}", f"{D}/asked/{MARKUP[0]}",

@@ -110,12 +110,12 @@ def asset(name: str) -> str:
     return f"/console/static/{name}?v={sha256(_statics()[name]).hexdigest()[:12]}"
 
 
-@cache
 def _shown(value: Any) -> Any:
     """What a page shows of a text: nothing in it turns or hides what stands beside it."""
     return visible(value.replace("\r\n", "\n")) if type(value) is str else value
 
 
+@cache
 def environment() -> Environment:
     """Jinja, strict."""
     made = Environment(
