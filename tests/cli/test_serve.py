@@ -118,7 +118,7 @@ def test_people_and_keys(clinic):
     assert not any("hash" in k for k in listed)
     run("key", "revoke", narrow["id"], *at)
     run("key", "revoke", "0" * 16, *at, code=2)
-    assert narrow["id"] in run("key", "list", *at).stdout
+    assert narrow["id"] in run("key", "list", *at).stdout  # whole on a narrow screen too
     assert run_json("key", "new", *at)["key"].startswith("sulq_")
     run("analyst", "remove", "alice", *at)
     assert run_json("analyst", "list", *at) == {"analysts": []}

@@ -74,17 +74,28 @@ def console(**options: Any) -> Console:
     return Console(highlight=False, soft_wrap=False, **options)
 
 
-def grid(head: Sequence[str], rows: Iterable[Sequence[Any]], labels: int | None = None) -> Table:
-    """A Rich table: so many columns of labels (all, unless said), then numbers."""
+def grid(
+    head: Sequence[str], rows: Iterable[Sequence[Any]], labels: int | None = None,
+    *, unbroken: int = 0,
+) -> Table:  # fmt: skip
+    """A Rich table: so many columns of labels (all, unless said), then numbers.
+
+    The first `unbroken` columns are whole on any screen, as ids that are copied from it must be.
+    """
     from rich import box
     from rich.table import Table
     from rich.text import Text
 
+    rows = list(rows)
     table = Table(box=box.SIMPLE, pad_edge=False)
     for i, name in enumerate(head):
         number = labels is not None and i >= labels
         side: Any = "right" if number else "left"
-        table.add_column(Text(one_line(name)), justify=side, overflow="fold", no_wrap=number)
+        least = max((len(str(row[i])) for row in rows), default=0) if i < unbroken else None
+        table.add_column(
+            Text(one_line(name)), justify=side, overflow="fold", min_width=least,
+            no_wrap=number or i < unbroken,
+        )  # fmt: skip
     for row in rows:
         table.add_row(*(Text(one_line(OTHER if x is None else str(x))) for x in row))
     return table

@@ -160,7 +160,7 @@ def key_list(server: ServerFolder) -> Said:
         for k in found
     ]  # fmt: skip
     head = ("key", "person", "datasets", "expires", "ended", "cap", "granted by", "label")
-    return Said({"keys": found}, grid(head, rows))
+    return Said({"keys": found}, grid(head, rows, unbroken=1))
 
 
 def _spending(key: dict[str, Any]) -> str:

@@ -111,6 +111,7 @@ class DatasetStates:
         self._ended = threading.Event()
         self._lock = threading.Lock()
         self._pool = ThreadPoolExecutor(LOOKS, thread_name_prefix="sulq-states")
+        self._slowness = 1.0  # by how much this thread is woken late: how busy the machine is
         self.fault = ""  # of the server as a whole, as of the last look
 
     # ---- reading --------------------------------------------------------------------------
@@ -167,7 +168,9 @@ class DatasetStates:
                 self.look_at_all()
             except Exception as error:  # a watch that ends would be silence
                 logs.failure(error)
+            began = time.monotonic()
             self._ended.wait(LOOK_SECONDS)
+            self._slowness = max(1.0, (time.monotonic() - began) / LOOK_SECONDS)
 
     def look_at_all(self) -> None:
         """Look at every dataset that is due, and note what became of it."""
@@ -209,7 +212,7 @@ class DatasetStates:
         if look.done():
             self._note(record, look.result())
         elif (
-            look.running() and time.monotonic() - begun >= HANGING_SECONDS
+            look.running() and time.monotonic() - begun >= HANGING_SECONDS * self._slowness
             and self._datasets.is_open(record)  # to open it the first time may take longer
         ):  # fmt: skip
             self._note(record, DatasetState("no-reply"))
