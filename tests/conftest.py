@@ -13,7 +13,7 @@ if "PYTEST_XDIST_WORKER" in os.environ:
 import postgres
 import pytest
 import typer.testing
-from helpers import ENGINES
+from helpers import ENGINES, show_every_number
 from hypothesis import HealthCheck, settings
 from seeded_noise import Draws
 from soak import SOAK
@@ -69,3 +69,9 @@ def make_engine(request):
     yield make
     for engine in made:
         engine.close()
+
+
+@pytest.fixture
+def every_number(monkeypatch):
+    """Show every number, those too noisy to say as well: under silent noise each one is exact."""
+    show_every_number(monkeypatch)

@@ -156,9 +156,17 @@ def test_an_array_needs_no_schema():
 
 def test_a_mean_of_too_few_rows_says_so(db):
     """A private mean keeps to the column's range and notes when noise drowns it."""
-    answer = db.mean("income", "age > 500")
+    answer = db.mean("income", "age > 119")
     assert 0 <= answer.value <= 1024
     assert "too few rows" in str(answer)
+
+
+def test_a_mean_of_rows_that_cannot_be_is_refused(db):
+    """The middle of the range would be a wrong number, said to be exact."""
+    spent = db.budget.spent
+    with pytest.raises(sulq.QueryNotAllowed, match=r"no row can be among these.*Nothing was"):
+        db.mean("income", "age > 500")
+    assert db.budget.spent == spent
 
 
 def test_noise_is_added():
@@ -244,7 +252,7 @@ def test_every_partition_prints_and_converts(db, by):
 def test_tables_convert_whole(db):
     """Names, order and numbers are the same in Arrow, pandas, Polars, JSON and as rows."""
     table = db.crosstab(["region", "smoker"])
-    names = ["region", "smoker", "count", "count_low", "count_high"]
+    names = ["region", "smoker", "count", "count_low", "count_high", "note"]
     assert (
         table.to_arrow().column_names
         == list(table.to_pandas())
@@ -270,7 +278,7 @@ def test_a_column_named_like_a_number_keeps_its_labels():
     rows = list(db.histogram("count"))
     assert [r["count"] for r in rows] == ["a", "b", "(other)"]
     assert sorted(v for k, v in rows[0].items() if not isinstance(v, str))[1] == 2.0
-    assert len(db.crosstab(["count_low", "count"]).to_arrow().column_names) == 5
+    assert len(db.crosstab(["count_low", "count"]).to_arrow().column_names) == 6
 
 
 def test_long_tables_are_cut_in_print_only(db):

@@ -17,7 +17,6 @@ from sulq.engines.open_engine import open_engine
 from sulq.errors import Refused, SchemaError
 from sulq.ledger.guard import guard_of
 from sulq.ledger.open_periods import check_alone, check_in_order, schema_of
-from sulq.ledger.seal import sync_folder
 from sulq.progress import show
 from sulq.sources.source import Source, files_of, open_source, settled
 from sulq.values.schema import Schema
@@ -87,6 +86,8 @@ def _write(found: Source, rows: Any, schema: Schema, opened: set[Any], ordered: 
     """
     import pyarrow as pa
     import pyarrow.parquet as pq
+
+    from sulq.ledger.seal import sync_folder
 
     if found.kind != "parquet" or found.path is None or found.pattern is not None:
         raise Refused(

@@ -20,7 +20,6 @@ from sulq.errors import PromiseError, Refused, SchemaError
 from sulq.expressions.dialect import load as load_parser
 from sulq.ledger.guard import Guard, guard_of
 from sulq.ledger.open_periods import ORDER, is_order_known, schema_of
-from sulq.ledger.terms import ASSIGNMENT
 from sulq.ledger.types import MEMORY, Group
 from sulq.planner import Planner
 from sulq.privacy.fitting import proposal
@@ -382,6 +381,7 @@ def refresh(
     With `group`, `ledger` is the group's, as in `open`.
     """
     from sulq.ledger import claims
+    from sulq.ledger.terms import ASSIGNMENT
 
     found = settled(open_source(source, table, name, engine))
     where, _ = places(found, ledger, group)
@@ -402,7 +402,7 @@ def refresh(
             claims.forget_periods(seal, running)
             terms = claims.terms_of(running, promise.to_json(), pricing, found)
             if schema is None and not is_order_known(book.terms):
-                del terms[ORDER], terms[ASSIGNMENT]  # an older ledger's: nobody has said it yet
+                del terms[ORDER], terms[ASSIGNMENT]  # an older ledger's: not known yet
             same = claims.same_rows(seal, guard, found, book.terms, running.schema)
             cells = running.schema.cell_count
             book.renew(terms, {"reason": reason}, cells=cells, same_rows=same)

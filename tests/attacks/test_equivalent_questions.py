@@ -258,7 +258,8 @@ def test_equivalent_questions_are_paid_once(db, rows):
         again, same = paid(db, second)
         assert price > 0, (i, kind, one)
         assert again == 0, (i, kind, one, two)
-        assert found == pytest.approx(same, abs=1e-6, nan_ok=True), (i, kind, one, two)
+        if None not in (*found, *same):  # NULL in SQL: too noisy to say
+            assert found == pytest.approx(same, abs=1e-6, nan_ok=True), (i, kind, one, two)
         if kind == "count":
             assert found == [rows.true(predicate(two, db.schema)).sum()], (one, two)
         rows._known.clear()
@@ -490,10 +491,16 @@ SAME = {
 }  # fmt: skip
 
 
-def _told(body):
-    """The numbers of a stored answer or table."""
+def _told(body, marks=None):
+    """The numbers of a stored answer or table, but for those that are too noisy to say."""
     if "rows" in body:
-        return [x for row in body["rows"] for x in row.values() if isinstance(x, float)]
+        vague = (marks or body).get("too_noisy", {})
+        return [
+            x
+            for i, row in enumerate(body["rows"])
+            for name, x in row.items()
+            if isinstance(x, float) and not (name in vague and vague[name][i])
+        ]
     return body["exact"]
 
 
@@ -506,7 +513,8 @@ def test_what_was_paid_for_before_is_free(before):
     db, then = before
     for name, ask in SAME.items():
         spent = db.budget.spent
-        assert _told(ask(db).to_json()) == _told(then[name]), name
+        now = ask(db).to_json()
+        assert _told(now) == _told(then[name], now), name
         assert db.budget.spent == spent, name
     assert db.verify() > 0
 

@@ -122,6 +122,10 @@ def without_budget(found):
         return [without_budget(each) for each in found]
     if isinstance(found, dict):
         kept = {k: v for k, v in found.items() if not k.startswith("remaining")}
+        marked = kept.get("too_noisy") if "rows" in kept else None
+        for name, marks in (marked or {}).items():  # older releases showed a number
+            for row, vague in zip(kept["rows"], marks, strict=True):
+                row[name] = None if vague else row[name]
         return {k: without_budget(v) for k, v in kept.items()}
     return found
 

@@ -15,7 +15,7 @@ from types import SimpleNamespace
 import numpy as np
 import pyarrow as pa
 import pytest
-from helpers import opened
+from helpers import opened, show_every_number
 from scipy.stats import binom, chi2, norm
 from sklearn.datasets import load_diabetes, load_wine
 
@@ -90,7 +90,13 @@ ASKED = """
 
 @pytest.fixture(scope="module")
 def simulated():
-    """Values, half-widths and the truth of every number of ASKED."""
+    """Values, half-widths and the truth of every number of ASKED, also those too noisy."""
+    with pytest.MonkeyPatch.context() as patch:
+        show_every_number(patch)
+        yield _simulated()
+
+
+def _simulated():
     table = people()
     truth = opened(table, SCHEMA, name="people").sql(ASKED)
     repeated = Repeated(loud(table, epsilon=2.0, queries=100), ASKED)

@@ -44,6 +44,11 @@ def private_mean(answer: Answer, node: Node, noise: str) -> Answer:
     """mid + (sum about mid) / count, with the noise of both carried over."""
     low, high = Fraction(node.low), Fraction(node.high)
     count, total = answer.exact[0]
+    if answer.public and not count:
+        raise QueryNotAllowed(
+            "mean: no row can be among these, whatever the rows are, so there is no mean. Nothing "
+            "was charged.\nAsk for rows that the declared ranges allow."
+        )
     base = low if noise in ("binomial", "stitched") else (low + high) / 2
     n = max(count, Fraction(1))
     ratio = total / n
