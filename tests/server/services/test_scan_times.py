@@ -295,3 +295,29 @@ class Even:
 
     def gauss(self, mean, std):
         return mean
+
+
+def test_tables_of_people_without_a_number_are_measured(tmp_path):
+    """Patients with a sex, visits with days: the questions it asks by itself are about people."""
+    import duckdb
+
+    rows = {
+        "patients": "SELECT i AS id, CAST(i % 2 AS VARCHAR) AS sex FROM range(200) t(i)",
+        "visits": "SELECT i AS visit, i % 200 AS id, i % 9 AS days FROM range(900) t(i)",
+    }
+    with duckdb.connect(str(tmp_path / "clinic.duckdb")) as file:
+        for name, select in rows.items():
+            file.execute(f"CREATE TABLE {name} AS {select}")
+    days = {"type": "integer", "low": 0, "high": 30}
+    schema = {
+        "unit": {"column": "id"},
+        "tables": {
+            "patients": {"columns": {"sex": {"values": ["0", "1"]}}},
+            "visits": {"max_rows": 5, "columns": {"visit": {"key": True}, "days": days}},
+        },
+    }
+    terms = {"epsilon": 1.0, "queries": 100, "ledger": ":memory:"}
+    with sulq.open(tmp_path / "clinic.duckdb", schema, **terms) as found:
+        (tmp_path / "timing").mkdir()
+        with closing(MadeUp(found, "duckdb", tmp_path / "timing")) as made_up:
+            assert made_up.pace().count > 0

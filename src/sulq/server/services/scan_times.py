@@ -280,8 +280,13 @@ def _texts(rows: int, length: int) -> list[str]:
 
 
 def _predicate(schema: Schema, k: int) -> str:
-    """A private predicate, another for each number as far as there are enough."""
-    private = [c for c in schema.columns if not c.public and not c.key]
+    """A private predicate, another for each number as far as there are enough.
+
+    Of several tables it is about the people: a question about events has to name their table.
+    """
+    star = schema.star
+    columns = [c for c in schema.columns if star is None or star.home(c.name) is star.people]
+    private = [c for c in columns if not c.public and not c.key]
     numbers = [c for c in private if c.bounded and c.type in ("integer", "number")]
     if numbers:
         column = numbers[0]
