@@ -138,7 +138,7 @@ class KeptRehearsals:
 
     @contextmanager
     def _used(self, real: Database) -> Iterator[_Kept]:
-        """The rehearsal of a database, for one user at a time; what is left out is closed."""
+        """The rehearsal of a database, for one user at a time; evicted rehearsals are closed."""
         with self._lock:
             kept = self._of(real)
             kept.users += 1

@@ -389,7 +389,7 @@ def drawn_rules(model: Any, width: float = SHEET) -> list[Figure]:
 
 
 def literals(model: Any, width: float = SHEET) -> list[Figure]:
-    """How often each literal is false where the label is true; faint where it was dropped."""
+    """The share of rows in which each literal is false and the label true; dropped ones faint."""
     tau, shares = float(model.tau_), zip(map(float, model.shares_), model.tested_, strict=True)
     found = [
         Bar(literal, share, share - tau, share + tau, faint=i >= len(model.literals_))

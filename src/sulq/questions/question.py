@@ -139,7 +139,7 @@ class Unopened:
     periods: frozenset[Any]
 
     def left_out(self, answer: Answer) -> Answer:
-        """The same answer, its cells of these periods ruled out."""
+        """Rule out the cells of these periods."""
         if self.column not in answer.axes:
             return answer
         place, alone = answer.axes.index(self.column), len(answer.axes) == 1

@@ -54,11 +54,11 @@ class ExactMatrix:
         return replace(self, shape=self.shape[::-1], rows=self.columns, columns=self.rows)
 
     def with_width(self, columns: int) -> ExactMatrix:
-        """The same with so many columns; those that go or come are empty."""
+        """Return a copy with this number of columns; columns added or dropped are empty."""
         return replace(self, shape=(self.shape[0], columns))
 
     def rows_within(self, columns: int) -> Whole:
-        """The rows that have no entry beyond so many columns."""
+        """Return the rows whose entries all lie in the first `columns` columns."""
         inside = np.ones(self.shape[0], dtype=bool)
         inside[self.rows[self.columns >= columns]] = False
         return np.flatnonzero(inside)
@@ -76,7 +76,7 @@ class ExactMatrix:
         return self._selected(self.columns, places, (self.shape[0], len(places)), "columns")
 
     def at_columns(self, places: Whole, columns: int) -> ExactMatrix:
-        """The same with its columns at these places of so many."""
+        """Return a copy of width `columns`, its columns moved to these places."""
         return replace(self, shape=(self.shape[0], columns), columns=places[self.columns])
 
     def _selected(
@@ -94,7 +94,7 @@ class ExactMatrix:
         return replace(other, **moved)
 
     def floats(self) -> Sparse:
-        """The same in floats, each entry rounded once."""
+        """Convert to floats, each entry rounded once."""
         from scipy import sparse
 
         units = np.array([float(u) for u in self.units])
@@ -102,7 +102,7 @@ class ExactMatrix:
         return sparse.csr_array((entries, (self.rows, self.columns)), shape=self.shape)
 
     def modulo(self, prime: int) -> Sparse:
-        """The same modulo a prime below 2^31. ValueError: it divides a denominator."""
+        """Reduce modulo a prime below 2^31. Raise ValueError if it divides a denominator."""
         from scipy import sparse
 
         units = [u.numerator * pow(u.denominator, -1, prime) % prime for u in self.units]

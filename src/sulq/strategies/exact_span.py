@@ -191,7 +191,7 @@ class _Elimination:
 
 
 def _combined(core: Sparse, count: int, prime: int) -> Array:
-    """So many random combinations of the rows: they span no more, and most surely as much."""
+    """Return random combinations of the rows: almost surely they span what the rows span."""
     pick = np.random.default_rng()
     turned = core.T.tocsr()
     out = np.empty((count, core.shape[1]))
@@ -260,7 +260,7 @@ class _Dense:
         return True
 
     def _rest(self, lower: Array, first: int, end: int) -> None:
-        """What eliminating some columns does to those behind them."""
+        """Apply the elimination of some columns to the columns behind them."""
         m, t = self._m, self._rank
         if t == first or end == m.shape[1]:
             return

@@ -42,7 +42,7 @@ def visible(text: str) -> str:
 
 
 def one_line(text: str) -> str:
-    """The same on one line: for a cell of a table, a name, a title."""
+    """Return safe text on one line: for a cell of a table, a name, a title."""
     return BREAKS.sub(lambda found: "\\t" if found[0] == "\t" else "\\n", visible(text))
 
 

@@ -175,7 +175,7 @@ class SubsetPower:
 
     @property
     def share(self) -> float:
-        """How many random subsets look heavy."""
+        """The number of random subsets that look heavy."""
         return NORMAL.cdf(-math.sqrt(self._spread2 / (self._varies + self.noise.a)))
 
     @property

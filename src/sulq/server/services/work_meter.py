@@ -39,7 +39,7 @@ MAX_BYTES_EACH = 16_000_000  # and of one person's, or one address's
 
 
 class WorkMeter:
-    """What each person and each address uses of one server, and when it is too much."""
+    """Meters the work of each person and address on one server, and refuses too much of it."""
 
     def __init__(self, registry: Registry, settings: Settings) -> None:
         rate, burst = settings.rate, settings.burst
@@ -120,7 +120,7 @@ class BytesInFlight:
         self._each: dict[Hashable, int] = {}
 
     def take(self, who: Hashable, count: int) -> None:
-        """Hold so many more; LimitReached if there is no room for them."""
+        """Reserve this many bytes; raise LimitReached if there is no room for them."""
         own = self._each.get(who, 0)
         if own + count > self._most_each or self._total + count > self._most:
             raise LimitReached(
@@ -131,7 +131,7 @@ class BytesInFlight:
         self._each[who] = own + count
 
     def give_back(self, who: Hashable, count: int) -> None:
-        """Hold so many less."""
+        """Release this many bytes."""
         if not count:
             return
         self._total -= count
@@ -146,7 +146,7 @@ class BytesInFlight:
 
 
 class Account:
-    """Whose share the work of one request, or one connection, comes out of."""
+    """The principal that one request, or one connection, is metered for."""
 
     def __init__(self, meter: WorkMeter, who: Hashable) -> None:
         self._meter = meter
